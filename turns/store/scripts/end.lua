@@ -1,0 +1,68 @@
+-- end: the dead letter of an attempt that no run holds: ends its turn.
+-- KEYS[1] attempt        hash
+-- KEYS[2] turn           hash
+-- KEYS[3] thread         hash
+-- KEYS[4] outbox         zset attempt -> when to look next, ms
+-- KEYS[5] leases         zset attempt -> lease's end, ms
+-- KEYS[6] log            list
+-- KEYS[7] stream         stream
+-- KEYS[8] open           zset turn -> opened, ms
+-- KEYS[9] live           hash child thread -> open turn, of the root thread
+-- KEYS[10] paired        hash, or the turn's own key when there is none
+-- KEYS[11] messages      list, waiting human messages
+-- KEYS[12] text          string, the final answer
+-- KEYS[13] items         hash thread|id -> open item, of the root thread
+-- KEYS[14] links         hash thread|turn|id -> child thread, of the root thread
+-- KEYS[15] done          list, closed items of the turn
+-- KEYS[16] ended         zset paired task or lone turn -> when its retention ends, ms
+-- KEYS[17] sweeps        zset turn -> when to sweep again, ms
+-- KEYS[18] clock         hash
+-- KEYS[19] threads       zset thread -> updated, ms
+-- KEYS[20] next turn     hash, or the turn's own key when there is none
+-- KEYS[21] next attempt  hash, likewise
+-- KEYS[22] next said     string, likewise
+-- KEYS[23] next log      list, likewise
+-- KEYS[24] steers        list, steered texts that no run has taken yet
+-- ARGV[1] attempt's id
+-- ARGV[2] turn's id
+-- ARGV[3] thread's name
+-- ARGV[4] who does it: run id or command id; a repeat by the same is answered 'already'
+-- ARGV[5] run id, '' for a person's command
+-- ARGV[6] fence, '' for a person's command
+-- ARGV[7] legal origins
+-- ARGV[8] attempt's final state
+-- ARGV[9] turn's final state
+-- ARGV[10] outcome, '' for none
+-- ARGV[11] class, '' for none
+-- ARGV[12] redacted error
+-- ARGV[13] reason
+-- ARGV[14] final answer, '' for none
+-- ARGV[15] service whose session is kept, '' for none
+-- ARGV[16] session
+-- ARGV[17] workspace's tree at the end, '' for unknown
+-- ARGV[18] paired task's id, '' for a lone turn
+-- ARGV[19] paired task's expected version
+-- ARGV[20] paired record after the move, JSON list of field and value; '' when it does not move
+-- ARGV[21] expected number of waiting messages, steered texts included; '' when it does not matter
+-- ARGV[22] waiting messages to take from the front of the list
+-- ARGV[23] 'free' the hold, or 'keep' it while the run's agent may be alive
+-- ARGV[24] what open items become, JSON kind -> state
+-- ARGV[25] how many items may be closed in this write
+-- ARGV[26] retention, ms
+-- ARGV[27] next turn's id, '' for none
+-- ARGV[28] next attempt's id
+-- ARGV[29] next turn's number, must be the next one
+-- ARGV[30] next turn's record, JSON list of field and value
+-- ARGV[31] next attempt's record, likewise
+-- ARGV[32] next attempt's service
+-- ARGV[33] next turn's role
+-- ARGV[34] grace until the relay looks, ms
+-- ARGV[35] progress, '' for no news
+-- ARGV[36] reserved, ''
+-- ARGV[37] what enters retention, '' for nothing
+-- ARGV[38] error item, JSON; '' for none
+-- ARGV[39] what the run cost, JSON; '' for unknown
+-- Answers: {'done', next turn, next attempt, fence of the run that was ended or '0', 'sweep' or ''}
+--          | {'already', next turn, next attempt} | {'stale', state} | {'moved'} | {'unknown'}
+-- @include now record close grow open_turn finish
+return finish('end', false, nil)

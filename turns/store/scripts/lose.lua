@@ -1,0 +1,37 @@
+-- lose: the run is believed dead (its lease ran out) or was given back with its own fence; attempt n+1 goes on.
+-- KEYS[1] attempt        hash
+-- KEYS[2] turn           hash
+-- KEYS[3] thread         hash
+-- KEYS[4] outbox         zset attempt -> when to look next, ms
+-- KEYS[5] leases         zset attempt -> lease's end, ms
+-- KEYS[6] log            list
+-- KEYS[7] stream         stream
+-- KEYS[8] next attempt   hash
+-- KEYS[9] items          hash thread|id -> open item, of the root thread
+-- KEYS[10] links         hash thread|turn|id -> child thread, of the root thread
+-- KEYS[11] done          list, closed items of the turn
+-- KEYS[12] live          hash child thread -> open turn, of the root thread
+-- KEYS[13] clock         hash
+-- ARGV[1] attempt's id
+-- ARGV[2] turn's id
+-- ARGV[3] who does it: run id or command id; a repeat by the same is answered 'already'
+-- ARGV[4] run id, '' for a person's command
+-- ARGV[5] fence, '' for a person's command
+-- ARGV[6] legal origins
+-- ARGV[7] 'lease' (must have run out, and no amnesty) or 'own' (given back by the run's own guard)
+-- ARGV[8] successor's id
+-- ARGV[9] successor's number, must be the next one
+-- ARGV[10] successor's record, JSON list of field and value
+-- ARGV[11] successor not due before, ms from now
+-- ARGV[12] grace until the relay looks, ms
+-- ARGV[13] class, '' for none
+-- ARGV[14] redacted error
+-- ARGV[15] progress, '' for no news
+-- ARGV[16] counter of the turn to raise, '' for none
+-- ARGV[17] 'start' or 'stop' of a wait for a login, '' for neither
+-- ARGV[18] 'free' the hold, or 'keep' it while the old run's agent may be alive
+-- ARGV[19] what open items of the attempt become, JSON kind -> state; '' when the successor inherits them
+-- ARGV[20] reason
+-- Answers: {'done', successor, fence of the run that was ended or '0'} | {'already', successor} | {'stale', state} | {'moved'} | {'unknown'} | {'alive'} | {'amnesty'}
+-- @include now record close grow free_hold succeed expired
+return succeed('lose', 'lost', true, ARGV[7] == 'lease' and function(id, leases, fence) return expired(id, fence, leases, KEYS[3], KEYS[13]) end)

@@ -1,0 +1,217 @@
+package store_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"rota/internal/redistest"
+	"rota/turns"
+	"rota/turns/store"
+)
+
+// What a handler reads and writes on its way costs one wait for an answer each,
+// and a second one only where the guess about it was wrong.
+
+func TestRecordsAreReadInOneTrip(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w := newWorld(t, rdb)
+		var counter redistest.Counter
+		rdb.AddHook(&counter)
+		read := func(turn string, attempt, trips int) store.Records {
+			t.Helper()
+			counter.Reset()
+			r, err := w.s.Records(w.ctx, turn, attempt)
+			w.must(err)
+			if n := counter.RoundTrips(); n != trips {
+				t.Errorf("records of %s, attempt %d: %d round trips, want %d", turn, attempt, n, trips)
+			}
+			return r
+		}
+		e := w.paired("fix")
+		if r := read(e.Turn, 1, 1); r.Paired.ID != "fix#1" || r.Attempt.ID != "fix/1.1" || r.Thread.Name != "fix" {
+			t.Errorf("read %+v", r)
+		}
+		if r := read(e.Turn, 0, 1); r.Attempt.ID != "fix/1.1" {
+			t.Errorf("the current attempt is the first: %+v", r.Attempt)
+		}
+		on, err := w.s.Replace(w.ctx, w.claim(e), store.Successor{Service: e.Service, Cause: turns.CauseRetry})
+		w.must(err)
+		if r := read(e.Turn, 0, 2); r.Attempt.ID != on.Attempt || r.Paired.ID != "fix#1" {
+			t.Errorf("the current attempt is the second: %+v", r)
+		}
+		if r := read(e.Turn, 2, 1); r.Attempt.ID != on.Attempt {
+			t.Errorf("the second attempt: %+v", r)
+		}
+		if r := read(w.lone("alone", turns.Reviewer).Turn, 1, 1); r.Paired.ID != "" || r.Attempt.ID != "alone/1.1" {
+			t.Errorf("a lone turn: %+v", r)
+		}
+		again := newTurn("twice", turns.Owner)
+		again.New, again.Paired = true, &turns.Paired{ID: "twice#2", Thread: "twice", Version: 1, Status: turns.Active, Turns: 1}
+		if r := read(w.opens(again).Turn, 1, 2); r.Paired.ID != "twice#2" {
+			t.Errorf("the second paired task of a thread: %+v", r.Paired)
+		}
+	})
+}
+
+func TestAskedIsReadInOneTrip(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w := newWorld(t, rdb)
+		var counter redistest.Counter
+		rdb.AddHook(&counter)
+		asked := func(e turns.OutboxEntry, history, trips int) store.Asked {
+			t.Helper()
+			r, err := w.s.Records(w.ctx, e.Turn, 1)
+			w.must(err)
+			counter.Reset()
+			a, err := w.s.Asked(w.ctx, r, history)
+			w.must(err)
+			if n := counter.RoundTrips(); n != trips {
+				t.Errorf("%s: %d round trips, want %d", e.Turn, n, trips)
+			}
+			return a
+		}
+		settle := func(e turns.OutboxEntry, o turns.Outcome, text string) turns.OutboxEntry {
+			t.Helper()
+			ended, err := w.s.Settle(w.ctx, w.runs(e), turns.Ending{State: turns.Completed, Outcome: o, Text: text, Tree: "tree-1"})
+			w.must(err)
+			return ended.Outbox
+		}
+		e := w.paired("fix")
+		if a := asked(e, 4, 1); a.Task != "do fix" || len(a.History) != 0 {
+			t.Errorf("the first turn is asked %+v", a)
+		}
+		e = settle(e, turns.Done, "one")
+		e = settle(e, turns.Changes, "two")
+		w.say("fix", "hurry")
+		e = settle(e, turns.Done, "three")
+		a := asked(e, 4, 1)
+		if a.Task != "do fix" || len(a.Messages) != 1 || a.Messages[0].Text != "hurry" {
+			t.Errorf("a later turn is asked %+v", a)
+		}
+		var told []string
+		for _, h := range a.History {
+			told = append(told, string(h.Role)+" "+string(h.Outcome)+" "+h.Text)
+		}
+		if got := strings.Join(told, ", "); got != "owner done one, reviewer changes two, owner done three" {
+			t.Errorf("its history: %s", got)
+		}
+		if a := asked(e, 2, 1); len(a.History) != 2 || a.History[0].Text != "two" {
+			t.Errorf("two turns of history: %+v", a.History)
+		}
+		// A turn without an answer is no history: the next one is asked for by itself.
+		w.must(rdb.Del(w.ctx, w.s.Key("text", "fix/3")).Err())
+		if a := asked(e, 2, 2); len(a.History) != 2 || a.History[0].Text != "one" {
+			t.Errorf("history with a gap: %+v", a.History)
+		}
+	})
+}
+
+// What a turn is asked can be read in the round trip of its claim. A server that has
+// forgotten the script, or a claim that is refused, changes nothing about that.
+func TestAskedAlongWithTheClaim(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w := newWorld(t, rdb)
+		e := w.paired("fix")
+		var counter redistest.Counter
+		rdb.AddHook(&counter)
+		r, err := w.s.Records(w.ctx, e.Turn, 1)
+		w.must(err)
+		claim := claimOf(e)
+		for _, want := range []struct {
+			name   string
+			answer store.Answer
+			trips  int
+		}{{"unknown script", store.Claimed, 2}, {"a repeat", store.Already, 1}, {"another run", store.Busy, 1}} {
+			switch want.name {
+			case "unknown script":
+				w.must(rdb.ScriptFlush(w.ctx).Err())
+			case "another run":
+				claim.Run = turns.NewToken()
+			}
+			asking := w.s.Asking(r, 4)
+			counter.Reset()
+			a, err := w.s.Claim(w.ctx, claim, asking.Along)
+			w.must(err)
+			asked, err := asking.Read(w.ctx)
+			w.must(err)
+			if a.Answer != want.answer || asked.Task != "do fix" || counter.RoundTrips() != want.trips {
+				t.Errorf("%s: %s, asked %+v in %d round trips", want.name, a.Answer, asked, counter.RoundTrips())
+			}
+		}
+		// Without an answer there, it is asked by itself.
+		asking := w.s.Asking(r, 4)
+		cut, cancel := context.WithCancel(w.ctx)
+		cancel()
+		if _, err := w.s.Claim(cut, claim, asking.Along); err == nil {
+			t.Error("a claim without a connection was answered")
+		}
+		if asked, err := asking.Read(w.ctx); err != nil || asked.Task != "do fix" {
+			t.Errorf("asked by itself: %+v, %v", asked, err)
+		}
+		// What can't be read is named, also behind a value that is not there.
+		w.must(rdb.Del(w.ctx, w.s.Key("prompt", "fix/1")).Err())
+		w.must(rdb.HSet(w.ctx, w.s.Key("said", "fix/1"), "written", "over").Err())
+		if _, err := w.s.Asked(w.ctx, r, 4); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+			t.Errorf("messages that are none: %v", err)
+		}
+	})
+}
+
+// The end of a turn costs one trip when nothing moved since the handler read the
+// turn; when something did, it is decided again with what is there.
+func TestSettleFromWhatWasSeen(t *testing.T) {
+	for name, story := range map[string]struct {
+		change func(w *world)
+		trips  int
+		next   turns.Role
+	}{
+		"nothing moved": {func(*world) {}, 1, turns.Reviewer},
+		"a message":     {func(w *world) { w.say("fix", "wait") }, 3, turns.Owner},
+		"a steer": {func(w *world) {
+			w.must(w.s.Ask(w.ctx, "fix/1.1", store.Ask{ID: "s", Kind: "steer", Text: "wait"}))
+		}, 3, turns.Owner},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(w *world) {
+				var counter redistest.Counter
+				w.rdb.AddHook(&counter)
+				e := w.paired("fix")
+				run := w.claim(e)
+				seen, err := w.s.Records(w.ctx, e.Turn, 1)
+				w.must(err)
+				w.start(run)
+				seen.Turn.Tree = "tree-1"
+				story.change(w)
+				counter.Reset()
+				ended, err := w.s.SettleFrom(w.ctx, run, seen, done())
+				w.must(err)
+				if n := counter.RoundTrips(); n != story.trips || ended.Outbox.Role != story.next {
+					t.Errorf("%d round trips and %q next, want %d and %q", n, ended.Outbox.Role, story.trips, story.next)
+				}
+				again, err := w.s.SettleFrom(w.ctx, run, seen, done())
+				w.must(err)
+				if !again.Already || again.Next != ended.Next {
+					t.Errorf("a repeat is answered %+v", again)
+				}
+				w.sound()
+			})
+		})
+	}
+}
+
+// A run that lost its attempt settles nothing, whatever it has seen before.
+func TestSettleFromALostRun(t *testing.T) {
+	each(t, func(w *world) {
+		e := w.lone("fix", turns.Reviewer)
+		run := w.runs(e)
+		seen, err := w.s.Records(w.ctx, e.Turn, 1)
+		w.must(err)
+		_, err = w.s.Delegate(w.ctx, run, store.Successor{Service: "codex-review", Cause: turns.CauseHandoff})
+		w.must(err)
+		_, err = w.s.SettleFrom(w.ctx, run, seen, done())
+		w.wants(err, store.ErrStale)
+	})
+}

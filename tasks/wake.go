@@ -1,0 +1,56 @@
+package tasks
+
+import (
+	"context"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Waking returns a client for asynq's Client that sends the wake-up of a queue
+// together with the enqueue into it, in one round trip. Where the call is not
+// recognised (another asynq version) no wake-up is sent and plain polling remains.
+// A lost wake-up only delays.
+func Waking(rdb redis.UniversalClient) redis.UniversalClient { return waking{rdb} }
+
+type waking struct{ redis.UniversalClient }
+
+// EvalSha sends a script, and behind asynq's enqueue the wake-up.
+func (w waking) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	queue, ok := enqueuesInto(keys)
+	if !ok {
+		return w.UniversalClient.EvalSha(ctx, sha, keys, args...)
+	}
+	return w.withWakeUp(ctx, queue, func(p redis.Pipeliner) *redis.Cmd { return p.EvalSha(ctx, sha, keys, args...) })
+}
+
+// Eval is EvalSha with the script's text.
+func (w waking) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
+	queue, ok := enqueuesInto(keys)
+	if !ok {
+		return w.UniversalClient.Eval(ctx, script, keys, args...)
+	}
+	return w.withWakeUp(ctx, queue, func(p redis.Pipeliner) *redis.Cmd { return p.Eval(ctx, script, keys, args...) })
+}
+
+func (w waking) withWakeUp(ctx context.Context, queue string, call func(redis.Pipeliner) *redis.Cmd) *redis.Cmd {
+	var cmd *redis.Cmd
+	// An error of the enqueue is the command's own.
+	_, _ = w.Pipelined(ctx, func(p redis.Pipeliner) error {
+		cmd = call(p)
+		p.Publish(ctx, WakeChannel(queue), "")
+		return nil
+	})
+	return cmd
+}
+
+// enqueuesInto recognises asynq's enqueue script by its two keys: the task and the
+// pending list of its queue.
+func enqueuesInto(keys []string) (queue string, ok bool) {
+	if len(keys) != 2 {
+		return "", false
+	}
+	name, ok1 := strings.CutPrefix(keys[1], "asynq:{")
+	queue, ok2 := strings.CutSuffix(name, "}:pending")
+	return queue, ok1 && ok2 && strings.HasPrefix(keys[0], "asynq:{"+queue+"}:t:")
+}

@@ -1,0 +1,12 @@
+package codex
+
+import (
+	"testing"
+
+	"rota/agents"
+	"rota/agents/recording"
+)
+
+func FuzzStream(f *testing.F) {
+	recording.Fuzz(f, testdata, "codex", task, func(t agents.Task, r agents.Reporter) recording.Stream { return NewStream(t, r) })
+}

@@ -1,0 +1,180 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"rota/credentials"
+	"rota/tasks"
+	"rota/turns"
+	"rota/turns/store"
+)
+
+// refusedError says that a message contradicted the stored turn. Nothing was
+// executed and the turn is untouched; asynq archives the message.
+type refusedError struct{ cause string }
+
+func (e *refusedError) Error() string { return tasks.RefusedPrefix + e.cause }
+
+func (e *refusedError) Unwrap() error { return asynq.SkipRetry }
+
+// notClaimed is a failure before the claim: it counts nowhere.
+type notClaimed struct{ err error }
+
+func (e *notClaimed) Error() string { return e.err.Error() }
+
+func (e *notClaimed) Unwrap() error { return e.err }
+
+// errDraining sends a task on to another worker.
+var errDraining = errors.New("this worker takes nothing new")
+
+// resolve reads the stored turn and compares the message with it. A message that
+// contradicts it is refused. A stored turn that contradicts itself is ended
+// visibly. There is no default role anywhere.
+func (h *Handler) resolve(ctx context.Context, m tasks.Payload) (store.Records, error) {
+	_, number, err := turns.ParseAttempt(m.Attempt)
+	if err != nil {
+		return store.Records{}, h.refuse(ctx, m, store.Records{}, "malformed", err)
+	}
+	r, err := h.Store.Records(ctx, m.Turn, number)
+	if errors.Is(err, store.ErrNotFound) {
+		return r, h.refuse(ctx, m, r, "unknown", err)
+	}
+	if err != nil {
+		return r, &notClaimed{err}
+	}
+	if r.Attempt.ID == "" {
+		return r, h.refuse(ctx, m, r, "unknown", fmt.Errorf("attempt %s: %w", m.Attempt, store.ErrNotFound))
+	}
+	if err := unresolvable(r); err != nil {
+		return r, h.failClosed(ctx, m, r, err)
+	}
+	if cause := contradiction(m, r, h.Service); cause != "" {
+		return r, h.refuse(ctx, m, r, cause, nil)
+	}
+	return r, nil
+}
+
+// unresolvable says why a stored turn can't be carried out by anybody.
+func unresolvable(r store.Records) error {
+	if err := turns.CheckRole(r.Turn.Role, r.Turn.Intent); err != nil {
+		return err
+	}
+	if !slices.Contains(r.Turn.Services, r.Attempt.Service) {
+		return fmt.Errorf("service %s is not one of the %s's services", r.Attempt.Service, r.Turn.Role)
+	}
+	return nil
+}
+
+// contradiction names the first field of the message that is not the stored one.
+func contradiction(m tasks.Payload, r store.Records, service string) string {
+	switch {
+	case m.Role != r.Turn.Role:
+		return "role"
+	case m.Intent != r.Turn.Intent:
+		return "intent"
+	case m.Stamp != r.Attempt.Stamp:
+		return "stamp"
+	case m.Service != r.Attempt.Service || r.Attempt.Service != service:
+		return "service"
+	}
+	return ""
+}
+
+// refuse logs and counts a message that must not be carried out, and lets the net
+// issue the right task again where there is one.
+func (h *Handler) refuse(ctx context.Context, m tasks.Payload, r store.Records, cause string, err error) error {
+	h.Log.Error("message refused", "thread", m.Thread, "turn", m.Turn, "attempt", m.Attempt, "payload_role", string(m.Role),
+		"stored_role", string(r.Turn.Role), "intent", string(m.Intent), "service", h.Service, "target_service", r.Attempt.Service,
+		"cause", cause, "err", err)
+	h.Metrics.Refused(h.Service, cause)
+	if r.Attempt.State == turns.Queued {
+		if err := h.Store.DueNow(ctx, r.Attempt.ID); err != nil && !store.Refused(err) {
+			h.Log.Warn("right task not issued again: the next look does it", "attempt", r.Attempt.ID, "err", err)
+		}
+	}
+	return &refusedError{cause}
+}
+
+// failClosed ends a stored turn that can't be resolved: visibly, with nothing
+// executed.
+func (h *Handler) failClosed(ctx context.Context, m tasks.Payload, r store.Records, cause error) error {
+	h.Log.Error("stored turn can't be resolved", "thread", m.Thread, "turn", m.Turn, "attempt", m.Attempt, "payload_role", string(m.Role),
+		"stored_role", string(r.Turn.Role), "intent", string(r.Turn.Intent), "service", h.Service, "target_service", r.Attempt.Service,
+		"cause", "unresolvable", "err", cause)
+	h.Metrics.Refused(h.Service, "unresolvable")
+	if r.Attempt.State == turns.Queued {
+		bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+		defer cancel()
+		ended, err := retry(bound, func() (store.Ended, error) {
+			return h.Store.End(bound, r.Attempt.ID, "unresolvable:"+r.Attempt.ID, turns.Ending{
+				Class: turns.ClassUnresolvable, Error: cause.Error(), Reason: "can't be resolved: " + cause.Error(),
+			})
+		})
+		if err != nil && !store.Refused(err) {
+			return &notClaimed{err}
+		}
+		if err == nil {
+			h.Metrics.DeadLetter(h.Service, string(tasks.TurnStart), "end")
+			h.follow(bound, r.Turn.ID, ended)
+		}
+	}
+	return &refusedError{"unresolvable"}
+}
+
+// taken is an attempt that a run has claimed, with what was asked in the same
+// round trip.
+type taken struct {
+	run    store.Run // zero when the message is done with
+	sent   time.Time // when the claim was sent: its lease counts from there
+	asking *store.Asking
+	ahead  *credentials.Ahead
+}
+
+// claim takes the attempt for a new run. Without one the message is done with:
+// somebody else has the attempt, or it has moved on.
+func (h *Handler) claim(ctx context.Context, m tasks.Payload, r store.Records) (taken, error) {
+	c := store.Claim{
+		Attempt: m.Attempt, Service: h.Service, Role: m.Role, Intent: m.Intent, Stamp: m.Stamp, Run: turns.NewToken(),
+		Worker: h.Worker, Agent: h.Agent.Kind(), Limits: r.Turn.Limits,
+	}
+	bound, cancel := context.WithTimeout(ctx, r.Turn.Limits.Lease/2)
+	defer cancel()
+	t := taken{asking: h.Store.Asking(r, historyTurns)}
+	along := []func(redis.Pipeliner){t.asking.Along}
+	if h.Credentials != nil {
+		if t.ahead = h.Credentials.Ahead(bound, h.Service, c.Run); t.ahead != nil {
+			along = append(along, t.ahead.Along)
+		}
+	}
+	answer, err := retry(bound, func() (store.ClaimAnswer, error) {
+		if t.sent.IsZero() {
+			// A repeat may be answered for the first try, so its lease counts from there.
+			t.sent = time.Now()
+		}
+		return h.Store.Claim(bound, c, along...)
+	})
+	if err != nil {
+		return taken{}, &notClaimed{err}
+	}
+	h.Metrics.Claim(h.Service, string(answer.Answer))
+	switch answer.Answer {
+	case store.Claimed, store.Already:
+		h.Metrics.Queued(h.Service, answer.At.Sub(r.Attempt.Created))
+		h.moved(turns.VerbClaim, r, turns.Starting)
+		h.Log.Info("attempt claimed", append(h.attrs(r, answer.Run), "delivery", answer.Deliveries)...)
+		t.run = answer.Run
+		return t, nil
+	case store.Mismatch, store.WrongService, store.Unknown:
+		return taken{}, h.refuse(ctx, m, r, string(answer.Answer), nil)
+	}
+	h.Log.Info("attempt not claimed", "thread", m.Thread, "turn", m.Turn, "attempt", m.Attempt, "service", h.Service, "role", m.Role,
+		"answer", string(answer.Answer), "detail", answer.Detail)
+	return taken{}, nil
+}

@@ -31,6 +31,7 @@ func (c *Commands) Task(ctx context.Context, a TaskAsk) (Result, error) {
 		return Result{}, err
 	}
 	a.Thread = threadFor(a.Thread, a.Key, a.Text)
+	known := a.Key != "" // a key that was drawn just now is nobody's
 	a.Key = keyed(a.Key)
 	if err := turns.CheckThread(a.Thread); err != nil || strings.Contains(a.Thread, "~") {
 		return Result{}, badThread(a.Thread, err)
@@ -41,9 +42,12 @@ func (c *Commands) Task(ctx context.Context, a TaskAsk) (Result, error) {
 		if err != nil {
 			return Result{}, err
 		}
-		if r, ok, err := c.before(ctx, a.Thread, a.Key); ok || err != nil {
-			return r, err
+		if known {
+			if r, ok, err := c.before(ctx, a.Thread, a.Key); ok || err != nil {
+				return r, err
+			}
 		}
+		known = true
 		if err := s.free(a.Workdir); err != nil {
 			return Result{}, err
 		}
@@ -126,6 +130,7 @@ type TurnAsk struct {
 // Turn opens a lone turn. A thread with an open turn is a conflict.
 func (c *Commands) Turn(ctx context.Context, a TurnAsk) (Result, error) {
 	a.Thread = threadFor(a.Thread, a.Key, a.Text)
+	known := a.Key != "" // a key that was drawn just now is nobody's
 	a.Key = keyed(a.Key)
 	seat, intent, err := c.checkTurn(a)
 	if err != nil {
@@ -136,9 +141,12 @@ func (c *Commands) Turn(ctx context.Context, a TurnAsk) (Result, error) {
 		if err != nil {
 			return Result{}, err
 		}
-		if r, ok, err := c.before(ctx, a.Thread, a.Key); ok || err != nil {
-			return r, err
+		if known {
+			if r, ok, err := c.before(ctx, a.Thread, a.Key); ok || err != nil {
+				return r, err
+			}
 		}
+		known = true
 		if s.thread.OpenTurn != "" {
 			return Result{}, refuse(Conflict, fmt.Sprintf("wait for it, end it with `enqueue cancel %s`, or take another thread", s.thread.OpenTurn),
 				"thread %s has an open turn (%s)", a.Thread, s.thread.OpenTurn)

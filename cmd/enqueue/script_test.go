@@ -62,6 +62,7 @@ func TestStories(t *testing.T) {
 					Files: []string{file},
 					Setup: func(env *testscript.Env) error {
 						env.Setenv("ROTA_REDIS", url)
+						env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command ends a second later
 						env.Setenv("ROTA_TEST_LOGIN", "sk-fake-not-a-secret")
 						env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
 						env.Setenv("REDIS_ADDR", rdb.(*redis.Client).Options().Addr)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"rota/internal/metrics"
 	"rota/internal/presence"
 	"rota/tasks"
@@ -357,12 +359,18 @@ func (r *Reconciler) compare(ctx context.Context, report *Report) error {
 
 // unserved warns about services that attempts wait for and nobody serves.
 func (r *Reconciler) unserved(ctx context.Context, report *Report) error {
-	for _, service := range r.Services {
-		size, err := r.Store.Redis().LLen(ctx, "asynq:{"+tasks.Queue(service)+"}:pending").Result()
-		if err != nil {
-			return err
+	sizes := make([]*redis.IntCmd, len(r.Services))
+	_, err := r.Store.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, service := range r.Services {
+			sizes[i] = p.LLen(ctx, "asynq:{"+tasks.Queue(service)+"}:pending")
 		}
-		missing := false
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, service := range r.Services {
+		size, missing := sizes[i].Val(), false
 		if size > 0 {
 			served, err := presence.Served(ctx, r.Store.Redis(), service)
 			if err != nil {

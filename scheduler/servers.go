@@ -92,19 +92,22 @@ func runIDs(ctx context.Context, cluster *redis.ClusterClient) map[string]bool {
 // identity returns a server's run id and whether a restart of it keeps every
 // write: everything is synced to disk, and it was never a replica of another.
 func identity(ctx context.Context, c redis.Cmdable) (id string, durable bool) {
-	text, err := c.Info(ctx, "server", "replication", "persistence").Result()
+	var info *redis.StringCmd
+	var sync *redis.MapStringStringCmd
+	_, _ = c.Pipelined(ctx, func(p redis.Pipeliner) error {
+		info, sync = p.Info(ctx, "server", "replication", "persistence"), p.ConfigGet(ctx, "appendfsync")
+		return nil // one of them may be refused
+	})
+	text, err := info.Result()
 	if err != nil {
 		if text, err = c.Info(ctx, "server").Result(); err != nil {
 			return "", false
 		}
 	}
 	fields := fieldsOf(text)
-	id = fields["run_id"]
-	if fields["aof_enabled"] == "1" && strings.Trim(fields["master_replid2"], "0") == "" {
-		sync, err := c.ConfigGet(ctx, "appendfsync").Result()
-		durable = err == nil && sync["appendfsync"] == "always"
-	}
-	return id, durable
+	durable = fields["aof_enabled"] == "1" && strings.Trim(fields["master_replid2"], "0") == "" &&
+		sync.Err() == nil && sync.Val()["appendfsync"] == "always"
+	return fields["run_id"], durable
 }
 
 // fieldsOf reads the lines of INFO.

@@ -102,7 +102,7 @@ func (o *shop) carry(e turns.OutboxEntry) error {
 // await waits for a state.
 func (o *shop) await(what string, reached func() bool) {
 	o.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !reached(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(90 * time.Second); !reached(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			o.Fatalf("waited in vain for %s", what)
 		}

@@ -146,6 +146,10 @@ type tale struct {
 	check func(ctx context.Context, s *store.Store) error
 }
 
+// stalled is after what time without an end a process is taken for one that waits
+// for a pass.
+const stalled = 15 * time.Second
+
 var crashLimits = turns.Limits{Lease: turns.MinLease, Start: 20 * time.Second, Run: 20 * time.Second, Grace: time.Second, Deliveries: 2}
 
 // at tells a tale with a crash at point n. It reports whether the tale has so many
@@ -168,7 +172,7 @@ func (s tale) at(t *testing.T, server *redistest.Server, db, n int, after bool) 
 		if err := pause(ctx); err != nil {
 			return "", fmt.Errorf("neither a crash nor an end: %w", err)
 		}
-		if time.Since(began) > patience/4 {
+		if time.Since(began) > stalled {
 			// Nobody reconciles beside it: on a machine that stood still for a lease, what
 			// it gave back waits for a pass.
 			t.Logf("no end without a pass, at point %d:\n%s", n, scene(first))

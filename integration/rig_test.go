@@ -28,7 +28,7 @@ import (
 )
 
 // patience bounds every wait. The machine may be busy; reaching it fails the test.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // rule is a puppet's rule; see its documentation.
 type rule struct {

@@ -63,7 +63,7 @@ func (y *yard) mustPass(t *testing.T) scheduler.Report {
 // passUntil passes until the finding was made.
 func (y *yard) passUntil(t *testing.T, f scheduler.Finding) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if y.mustPass(t).Found[f] > 0 {
 			return
 		}

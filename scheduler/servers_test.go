@@ -31,7 +31,7 @@ func TestMovedSlotIsNoFailover(t *testing.T) {
 		_, id, _ := strings.Cut(on.Client().Info(ctx, "server").Val(), "run_id:")
 		id, _, _ = strings.Cut(id, "\r\n")
 		var err error
-		for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(90 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			if _, err = y.pass.Pass(ctx); err == nil && rdb.HGet(ctx, key, "redis").Val() == id {
 				return
 			}
@@ -90,7 +90,7 @@ func TestDeadShardLeavesTheOthersAlone(t *testing.T) {
 	owner(there).Kill9()
 	found := map[string]bool{}
 	var problems []error
-	for end := time.Now().Add(30 * time.Second); !found[here.Attempt] || len(problems) == 0; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(90 * time.Second); !found[here.Attempt] || len(problems) == 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("handed over %v, problems %v", found, problems)
 		}

@@ -78,7 +78,7 @@ func TestWorkerAloneGoesOnMakingPasses(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = r.Run(ctx) }()
-	for deadline := time.Now().Add(20 * time.Second); counter.ByName()["evalsha"] < 10*store.DefaultShards; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); counter.ByName()["evalsha"] < 10*store.DefaultShards; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("no ten passes in 20 s: %v", counter.ByName())
 		}

@@ -42,7 +42,7 @@ func TestPickup(t *testing.T) {
 	go func() { _ = p.Listen(t.Context(), redis.Client()) }()
 	until := func(what string, holds func() bool) {
 		t.Helper()
-		for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(60 * time.Second); !holds(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("waited in vain for %s: asynq's calls were not recognised", what)
 			}
@@ -61,7 +61,7 @@ func TestPickup(t *testing.T) {
 	for _, delivery := range []string{"first", "second"} {
 		select {
 		case <-deliveries:
-		case <-time.After(20 * time.Second):
+		case <-time.After(60 * time.Second):
 			t.Fatalf("no %s delivery", delivery)
 		}
 	}

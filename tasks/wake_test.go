@@ -27,7 +27,7 @@ func TestEnqueueWakes(t *testing.T) {
 			t.Helper()
 			select {
 			case <-sub.Channel():
-			case <-time.After(10 * time.Second):
+			case <-time.After(60 * time.Second):
 				t.Fatal("no wake-up")
 			}
 		}

@@ -122,7 +122,7 @@ func value[T any](c *chromium, expression string) T {
 func (c *chromium) until(expression string) {
 	c.Helper()
 	var last error
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(90 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		ok, err := chromedp.Run(c.ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
 		if err == nil && ok {
 			return

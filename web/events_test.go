@@ -25,7 +25,7 @@ type reader struct {
 
 func (y *story) listen(path string) *reader {
 	y.Helper()
-	ctx, cancel := context.WithTimeout(y.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(y.ctx, 90*time.Second)
 	r, err := http.NewRequestWithContext(ctx, "GET", y.url+path, nil)
 	y.must(err)
 	reply, err := http.DefaultClient.Do(r)

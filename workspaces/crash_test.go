@@ -134,7 +134,7 @@ func TestGitHoldsTheLockOfAKilledWorker(t *testing.T) {
 		t.Errorf("the lock is free while git works: %v", err)
 	}
 	must(t, in.Close())
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	f, err := lock(ctx, path)
 	if err != nil {

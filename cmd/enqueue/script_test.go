@@ -95,7 +95,7 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 
 // eventually repeats a command until it succeeds.
 func eventually(ts *testscript.TestScript, _ bool, args []string) {
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(60 * time.Second); ; {
 		err := ts.Exec(args[0], args[1:]...)
 		if err == nil {
 			return

@@ -54,7 +54,7 @@ func TestLinearizable(t *testing.T) {
 				unknown++
 			}
 		}
-		if result := porcupine.CheckOperationsTimeout(sequential, r.history, 20*time.Second); result != porcupine.Ok {
+		if result := porcupine.CheckOperationsTimeout(sequential, r.history, 2*time.Minute); result != porcupine.Ok {
 			r.show()
 			t.Fatalf("round %d: %s", rounds, result)
 		}

@@ -249,7 +249,7 @@ func shape(dump map[string]string) map[string]string {
 // until waits for a state.
 func (w *world) until(what string, ok func() bool) {
 	w.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			w.Fatalf("waited in vain: %s", what)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,22 @@ import (
 	"rota/turns"
 	"rota/turns/store"
 )
+
+// promised fails when something took longer than it may. A machine that is busy with
+// other tests gets as much again as twenty starts of a program take it now.
+func (r *rig) promised(what string, took, most time.Duration) {
+	r.t.Helper()
+	began := time.Now()
+	if err := exec.Command("true").Run(); err != nil {
+		r.t.Fatal(err)
+	}
+	slack := 20 * time.Since(began)
+	if took > most+slack {
+		r.t.Errorf("%s after %s, want %s (and %s for a busy machine)", what, took, most, slack)
+		return
+	}
+	r.t.Logf("%s after %s", what, took.Round(time.Millisecond))
+}
 
 // await waits until reached, and shows what is there when it is not.
 func (r *rig) await(what string, reached func() bool) {

@@ -65,7 +65,7 @@ func (c *Commands) Task(ctx context.Context, a TaskAsk) (Result, error) {
 			}
 		}
 		o, err := c.Store.OpenTurn(ctx, store.NewTurn{
-			Command: a.Key, Thread: a.Thread, Workspace: a.Workdir, Role: plan.Next.Role, Intent: plan.Next.Intent,
+			Command: a.Key, Thread: a.Thread, Number: s.thread.Turns + 1, Workspace: a.Workdir, Role: plan.Next.Role, Intent: plan.Next.Intent,
 			Seat: turns.Seat{Services: plan.Next.Services, Limits: plan.Next.Limits}, Prompt: a.Text, Reason: "task",
 			Paired: &plan.Paired, New: true, Take: len(waiting),
 		})
@@ -161,7 +161,7 @@ func (c *Commands) Turn(ctx context.Context, a TurnAsk) (Result, error) {
 			return Result{}, err
 		}
 		o, err := c.Store.OpenTurn(ctx, store.NewTurn{
-			Command: a.Key, Thread: a.Thread, Workspace: a.Workdir, Role: a.Role, Intent: intent, Seat: seat, Service: a.Service,
+			Command: a.Key, Thread: a.Thread, Number: s.thread.Turns + 1, Workspace: a.Workdir, Role: a.Role, Intent: intent, Seat: seat, Service: a.Service,
 			Prompt: a.Text, Parent: a.Parent, High: a.High, Reason: "turn",
 		})
 		if again(err) {

@@ -21,6 +21,7 @@ type NewTurn struct {
 	Command string
 
 	Thread    string
+	Number    int    // the turn's, as far as the caller has read the thread; 0 when it has not
 	Workspace string // of a new thread; ignored for one that exists
 	Role      turns.Role
 	Intent    turns.Intent
@@ -64,15 +65,20 @@ func (s *Store) OpenTurn(ctx context.Context, n NewTurn) (Opened, error) {
 		n.Service = n.Seat.Services[0]
 	}
 	stamp := turns.NewToken()
+	number := n.Number
 	for range 20 {
-		thread, err := s.Thread(ctx, n.Thread)
-		if err != nil && !errors.Is(err, ErrNotFound) {
-			return Opened{}, err
+		if number == 0 {
+			thread, err := s.Thread(ctx, n.Thread)
+			if err != nil && !errors.Is(err, ErrNotFound) {
+				return Opened{}, err
+			}
+			number = thread.Turns + 1
 		}
-		opened, moved, err := s.openOnce(ctx, n, thread.Turns+1, stamp)
+		opened, moved, err := s.openOnce(ctx, n, number, stamp)
 		if err != nil || !moved {
 			return opened, err
 		}
+		number = 0 // the thread has moved on: read it
 	}
 	return Opened{}, fmt.Errorf("open a turn in %s: %w", n.Thread, ErrMoved)
 }

@@ -56,6 +56,29 @@ func TestRecordsAreReadInOneTrip(t *testing.T) {
 	})
 }
 
+func TestOpenFromWhatWasSeen(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w := newWorld(t, rdb)
+		w.lone("warm", turns.Owner) // loads the script
+		var counter redistest.Counter
+		rdb.AddHook(&counter)
+		for _, tt := range []struct {
+			thread        string
+			number, trips int
+		}{{"right", 1, 1}, {"unread", 0, 2}, {"wrong", 9, 3}} {
+			n := newTurn(tt.thread, turns.Owner)
+			n.Number = tt.number
+			counter.Reset()
+			if o := w.opens(n); o.Turn != tt.thread+"/1" {
+				t.Errorf("number %d of a new thread opened %s", tt.number, o.Turn)
+			}
+			if got := counter.RoundTrips(); got != tt.trips {
+				t.Errorf("number %d of a new thread: %d round trips, want %d", tt.number, got, tt.trips)
+			}
+		}
+	})
+}
+
 func TestAskedIsReadInOneTrip(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, rdb redis.UniversalClient) {
 		w := newWorld(t, rdb)

@@ -71,7 +71,7 @@ func TestCases(t *testing.T) {
 				}
 				return
 			}
-			check(t, res, err, tt.want)
+			recording.Check(t, res, err, tt.want)
 		})
 	}
 }

@@ -2,7 +2,6 @@ package codex
 
 import (
 	"encoding/json"
-	"errors"
 	"testing"
 	"time"
 
@@ -74,50 +73,10 @@ func replay(task agents.Task, heard *recording.Heard, lines [][]byte, exit trans
 }
 
 func TestRecordings(t *testing.T) {
-	seen := map[string]bool{}
-	for _, r := range recording.Load(t, testdata, "codex") {
-		seen[r.Name] = true
-		t.Run(r.Name, func(t *testing.T) {
-			want, known := situations[r.Name]
-			if !known {
-				t.Fatal("no row for this recording")
-			}
-			var heard recording.Heard
-			res, err := replay(task, &heard, r.Lines, r.Exit)
-			check(t, res, err, want)
-			if err == nil && (heard.Accepts != 1 || len(heard.Sessions) != 1 || heard.Sessions[0] != parseSession(res.Session).thread) {
-				t.Errorf("accepted %d times, sessions %v, result's session %q", heard.Accepts, heard.Sessions, res.Session)
-			}
-			if open := heard.Open(); err == nil && len(open) > 0 {
-				t.Errorf("left open: %v", open)
-			}
-		})
-	}
-	for name := range situations {
-		if !seen[name] {
-			t.Errorf("row %s has no recording", name)
-		}
-	}
-}
-
-func check(t *testing.T, res agents.Result, err error, want turns.Class) {
-	t.Helper()
-	if want == "" {
-		if err != nil || res.Text == "" || res.Usage.OutputTokens == 0 {
-			t.Fatalf("want a success, got %+v, %v", res, err)
-		}
-		return
-	}
-	var f *turns.Failure
-	if !errors.As(err, &f) || f.Class != want {
-		t.Fatalf("want %s, got %+v, %v", want, res, err)
-	}
-	if f.Message == "" {
-		t.Error("a failure without a message")
-	}
-	if res.Text != "" || res.Outcome != "" {
-		t.Errorf("a failed run has a result: %+v", res)
-	}
+	recording.Table(t, testdata, "codex", situations, func(t *testing.T, s recording.Situation, heard *recording.Heard) (agents.Result, error) {
+		res, err := replay(task, heard, s.Lines, s.Exit)
+		return res, err
+	}, func(res agents.Result) string { return parseSession(res.Session).thread })
 }
 
 // TestRecordedDetail checks what recordings say beyond their class.

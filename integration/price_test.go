@@ -249,6 +249,7 @@ func TestPassCostsWhatIsDue(t *testing.T) {
 	}
 	pass := scheduler.NewReconciler(scheduler.Config{Store: s, Relay: scheduler.NewRelay(s, discard, nil), Log: discard, Services: []string{"claude"}})
 	const passes = 2 * store.DefaultShards
+	const mostTrips = 6 // its server, all looks, three of the comparison, and all queues
 	cost := func() (commands map[string]int, micros int64) {
 		t.Helper()
 		if _, err := pass.Pass(t.Context()); err != nil {
@@ -266,6 +267,9 @@ func TestPassCostsWhatIsDue(t *testing.T) {
 			}
 		}
 		commands = counter.ByName()
+		if trips := counter.RoundTrips(); trips > passes*mostTrips {
+			t.Errorf("%d passes take %d round trips, at most %d each", passes, trips, mostTrips)
+		}
 		after, err := redistest.CommandTimes(t.Context(), rdb)
 		if err != nil {
 			t.Fatal(err)

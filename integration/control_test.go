@@ -15,6 +15,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"rota/commands"
+	"rota/integration/processes"
 	"rota/tasks"
 	"rota/turns"
 	"rota/turns/store"
@@ -92,9 +93,9 @@ func kind(err error) commands.Kind { return commands.KindOf(err) }
 
 // alive reports whether a process is there and no zombie.
 func alive(pid int) bool {
-	for _, p := range processes() {
-		if p.pid == pid {
-			return p.state != "Z"
+	for _, p := range processes.All() {
+		if p.PID == pid {
+			return p.Living()
 		}
 	}
 	return false

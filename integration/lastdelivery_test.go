@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"rota/integration/processes"
 	"rota/turns"
 )
 
@@ -113,10 +114,10 @@ func TestStoppedBeyondItsLease(t *testing.T) {
 // agentsOf returns the living processes of one attempt.
 func (r *rig) agentsOf(attempt string) []int {
 	var list []int
-	for _, p := range processes() {
-		if p.state != "Z" && slices.Contains(p.env, "ROTA_ATTEMPT="+attempt) &&
-			slices.ContainsFunc(p.env, func(v string) bool { return strings.HasPrefix(v, "ROTA_WORKSPACE="+r.dir) }) {
-			list = append(list, p.pid)
+	for _, p := range processes.All() {
+		if p.Living() && slices.Contains(p.Env, "ROTA_ATTEMPT="+attempt) &&
+			slices.ContainsFunc(p.Env, func(v string) bool { return strings.HasPrefix(v, "ROTA_WORKSPACE="+r.dir) }) {
+			list = append(list, p.PID)
 		}
 	}
 	return list

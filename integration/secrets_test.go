@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"rota/integration/processes"
 	"rota/turns"
 )
 
@@ -68,15 +69,15 @@ func TestNoLoginIsSeen(t *testing.T) {
 func (r *rig) agentHas(own string, others ...string) {
 	r.t.Helper()
 	found := false
-	for _, p := range processes() {
-		env := strings.Join(p.env, "\n")
+	for _, p := range processes.All() {
+		env := strings.Join(p.Env, "\n")
 		if !strings.Contains(env, "ROTA_WORKSPACE="+r.dir) {
 			continue
 		}
 		found = found || strings.Contains(env, own)
 		for _, other := range others {
 			if strings.Contains(env, other) {
-				r.t.Errorf("the agent %d has another login than its own", p.pid)
+				r.t.Errorf("the agent %d has another login than its own", p.PID)
 			}
 		}
 	}
@@ -151,10 +152,10 @@ func (r *rig) dump() string {
 // environments of those that are no agents.
 func outsideAgents() string {
 	var b strings.Builder
-	for _, p := range processes() {
-		b.WriteString(p.args + "\n")
-		if !slices.ContainsFunc(p.env, func(v string) bool { return strings.HasPrefix(v, "ROTA_FENCE=") }) {
-			b.WriteString(strings.Join(p.env, "\n") + "\n")
+	for _, p := range processes.All() {
+		b.WriteString(p.Args + "\n")
+		if !slices.ContainsFunc(p.Env, func(v string) bool { return strings.HasPrefix(v, "ROTA_FENCE=") }) {
+			b.WriteString(strings.Join(p.Env, "\n") + "\n")
 		}
 	}
 	return b.String()

@@ -17,6 +17,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"rota/commands"
+	"rota/integration/processes"
 	"rota/internal/config"
 	"rota/internal/redistest"
 	"rota/pairs"
@@ -234,14 +235,14 @@ func (r *rig) watchAgents() *watchman {
 // living returns the fences of the agents that are alive, by thread.
 func (r *rig) living() map[string]map[string]bool {
 	found := map[string]map[string]bool{}
-	for _, p := range processes() {
+	for _, p := range processes.All() {
 		vars := map[string]string{}
-		for _, v := range p.env {
+		for _, v := range p.Env {
 			name, value, _ := strings.Cut(v, "=")
 			vars[name] = value
 		}
 		thread, fence := vars["ROTA_THREAD"], vars["ROTA_FENCE"]
-		if p.state == "Z" || thread == "" || fence == "" || !strings.HasPrefix(vars["ROTA_WORKSPACE"], r.dir) || !strings.Contains(p.args, "puppet") {
+		if !p.Living() || thread == "" || fence == "" || !strings.HasPrefix(vars["ROTA_WORKSPACE"], r.dir) || !strings.Contains(p.Args, "puppet") {
 			continue
 		}
 		if found[thread] == nil {

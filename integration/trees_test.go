@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"rota/integration/processes"
 	"rota/turns"
 )
 
@@ -18,8 +19,8 @@ func length() string { return fmt.Sprintf("%d.%d", 70000+lengths.Add(1), os.Getp
 
 // asleep reports whether a process sleeps for so long.
 func asleep(seconds string) bool {
-	for _, p := range processes() {
-		if p.state != "Z" && strings.HasSuffix(p.args, "sleep "+seconds) {
+	for _, p := range processes.All() {
+		if p.Living() && strings.HasSuffix(p.Args, "sleep "+seconds) {
 			return true
 		}
 	}
@@ -81,10 +82,10 @@ func TestGuardKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.await("the second run", func() bool { return r.marked("second") })
-	for _, p := range processes() {
-		for _, v := range p.env {
-			if v == "ROTA_FENCE="+first.Fence && p.state != "Z" {
-				t.Errorf("process %d of the first run is beside the second", p.pid)
+	for _, p := range processes.All() {
+		for _, v := range p.Env {
+			if v == "ROTA_FENCE="+first.Fence && p.Living() {
+				t.Errorf("process %d of the first run is beside the second", p.PID)
 			}
 		}
 	}

@@ -4,13 +4,13 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"rota/integration/processes"
 )
 
 var discard = slog.New(slog.DiscardHandler)
@@ -148,13 +148,7 @@ func (w *workerProcess) killWithGuards() {
 
 // guards returns the pids of the guards below the worker.
 func (w *workerProcess) guards() []int {
-	var list []int
-	for _, p := range processes() {
-		if p.parent == w.cmd.Process.Pid && strings.HasSuffix(p.args, "guard") {
-			list = append(list, p.pid)
-		}
-	}
-	return list
+	return processes.Guards(w.cmd.Process.Pid)
 }
 
 // stop ends the worker as a service supervisor does.
@@ -179,48 +173,15 @@ func (r *rig) stopAll() {
 	all.Wait()
 }
 
-// proc is a process of this machine.
-type proc struct {
-	pid, parent int
-	args        string
-	env         []string
-	state       string
-}
-
-func processes() []proc {
-	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	var list []proc
-	for _, dir := range dirs {
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil {
-			continue
-		}
-		stat, _ := os.ReadFile(filepath.Join(dir, "stat"))
-		_, rest, _ := strings.Cut(string(stat), ") ")
-		f := strings.Fields(rest)
-		if len(f) < 2 {
-			continue
-		}
-		p := proc{pid: pid, state: f[0]}
-		p.parent, _ = strconv.Atoi(f[1])
-		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-		p.args = strings.TrimRight(strings.ReplaceAll(string(args), "\x00", " "), " ")
-		env, _ := os.ReadFile(filepath.Join(dir, "environ"))
-		p.env = strings.Split(string(env), "\x00")
-		list = append(list, p)
-	}
-	return list
-}
-
 // agents returns the living processes that an agent of this rig is or has started,
 // found by their mark and by the workspace that is below the rig's folder.
 func (r *rig) agents() []int {
 	var list []int
-	for _, p := range processes() {
-		fence := slices.ContainsFunc(p.env, func(v string) bool { return strings.HasPrefix(v, "ROTA_FENCE=") })
-		ours := slices.ContainsFunc(p.env, func(v string) bool { return strings.HasPrefix(v, "ROTA_WORKSPACE="+r.dir) })
-		if fence && ours && p.state != "Z" {
-			list = append(list, p.pid)
+	for _, p := range processes.All() {
+		fence := slices.ContainsFunc(p.Env, func(v string) bool { return strings.HasPrefix(v, "ROTA_FENCE=") })
+		ours := slices.ContainsFunc(p.Env, func(v string) bool { return strings.HasPrefix(v, "ROTA_WORKSPACE="+r.dir) })
+		if fence && ours && p.Living() {
+			list = append(list, p.PID)
 		}
 	}
 	return list

@@ -3,10 +3,7 @@ package chaos
 import (
 	"context"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -179,35 +176,3 @@ func (f *field) heal(all bool) {
 
 // calm ends all faults.
 func (f *field) calm() { f.heal(true) }
-
-// proc is a process of this machine.
-type proc struct {
-	pid, parent int
-	args, state string
-	env         []string
-}
-
-func processes() []proc {
-	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	var list []proc
-	for _, dir := range dirs {
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil {
-			continue
-		}
-		stat, _ := os.ReadFile(filepath.Join(dir, "stat"))
-		_, rest, _ := strings.Cut(string(stat), ") ")
-		words := strings.Fields(rest)
-		if len(words) < 2 {
-			continue
-		}
-		p := proc{pid: pid, state: words[0]}
-		p.parent, _ = strconv.Atoi(words[1])
-		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-		p.args = strings.TrimRight(strings.ReplaceAll(string(args), "\x00", " "), " ")
-		env, _ := os.ReadFile(filepath.Join(dir, "environ"))
-		p.env = strings.Split(string(env), "\x00")
-		list = append(list, p)
-	}
-	return list
-}

@@ -22,6 +22,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"rota/commands"
+	"rota/integration/processes"
 	"rota/integration/wrongclock"
 	"rota/internal/config"
 	"rota/internal/redistest"
@@ -130,7 +131,7 @@ func (f *field) clean() {
 		}
 	}
 	for _, p := range f.agents() {
-		_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		_ = syscall.Kill(p.PID, syscall.SIGKILL)
 	}
 }
 
@@ -247,18 +248,18 @@ func (f *field) ledger() {
 }
 
 // agents are the living processes that an agent of this field is or has started.
-func (f *field) agents() []proc {
-	return slices.DeleteFunc(processes(), func(p proc) bool {
-		fence := slices.ContainsFunc(p.env, func(v string) bool { return strings.HasPrefix(v, "ROTA_FENCE=") })
-		ours := slices.ContainsFunc(p.env, func(v string) bool { return strings.HasPrefix(v, "ROTA_WORKSPACE="+f.dir) })
-		return !fence || !ours || p.state == "Z"
+func (f *field) agents() []processes.Process {
+	return slices.DeleteFunc(processes.All(), func(p processes.Process) bool {
+		fence := slices.ContainsFunc(p.Env, func(v string) bool { return strings.HasPrefix(v, "ROTA_FENCE=") })
+		ours := slices.ContainsFunc(p.Env, func(v string) bool { return strings.HasPrefix(v, "ROTA_WORKSPACE="+f.dir) })
+		return !fence || !ours || !p.Living()
 	})
 }
 
 func (f *field) agentsGone() {
 	f.t.Helper()
 	for _, p := range f.agents() {
-		f.t.Errorf("agent left: %d %s", p.pid, p.args)
+		f.t.Errorf("agent left: %d %s", p.PID, p.Args)
 	}
 }
 
@@ -324,13 +325,7 @@ func (w *worker) kill() {
 }
 
 func (w *worker) guards() []int {
-	var list []int
-	for _, p := range processes() {
-		if p.parent == w.cmd.Process.Pid && strings.HasSuffix(p.args, "guard") {
-			list = append(list, p.pid)
-		}
-	}
-	return list
+	return processes.Guards(w.cmd.Process.Pid)
 }
 
 func (f *field) startAll() {

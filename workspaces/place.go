@@ -2,7 +2,6 @@ package workspaces
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -77,20 +76,11 @@ func (w *Workspaces) enter(ctx context.Context, thread string) (place, func(), e
 			_ = os.RemoveAll(p.file(name))
 		}
 	}
-	_ = os.RemoveAll(going(p.home))
+	if _, err := os.Lstat(going(p.home)); err == nil {
+		_ = os.RemoveAll(going(p.home))
+	}
 	p.locks = []*os.File{held}
 	return p, func() { _ = held.Close() }, nil
-}
-
-// names returns what lies in a folder, in no order; nothing when it can't be read.
-func names(dir string) []string {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	all, _ := f.Readdirnames(-1)
-	return all
 }
 
 // entering also locks the repository's list of worktrees: git fails when it
@@ -133,7 +123,7 @@ func tryLock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := openFile(path, os.O_CREATE|os.O_RDWR)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -201,44 +191,6 @@ func safeName(thread string) string {
 
 func threadOf(name string) string {
 	return strings.NewReplacer("+", "~", "%2e", ".").Replace(name)
-}
-
-// writeJSON replaces the file at path in one step.
-func writeJSON(path string, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return replaceFile(path, append(text, '\n'), 0o600)
-}
-
-func readJSON(path string, v any) (found bool, err error) {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	if err := json.Unmarshal(text, v); err != nil {
-		return false, fmt.Errorf("%s can't be read: %w; remove it if the workspace is not needed", path, err)
-	}
-	return true, nil
-}
-
-// replaceFile writes a file beside path, syncs it and renames it there.
-func replaceFile(path string, content []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }
 
 // explain adds what a person can do about a full or unwritable disk.

@@ -73,20 +73,16 @@ func (h *Handler) ProcessTask(ctx context.Context, task *asynq.Task) (failed err
 	if err != nil {
 		return h.refuse(ctx, message, store.Records{}, "malformed", err)
 	}
-	records, err := h.resolve(ctx, message)
-	if err != nil {
+	claimed, err := h.claim(ctx, message)
+	run, records := claimed.run, claimed.records
+	if err != nil || run.ID == "" {
 		return err
 	}
 	ctx, span := tracing.Span(ctx, "attempt", records.Attempt.Trace, records.Attempt.Previous != "", "thread", message.Thread, "turn", message.Turn,
 		"attempt", message.Attempt, "role", string(message.Role), "service", h.Service, "cause", string(records.Attempt.Cause))
 	defer func() { span.End(failed) }()
-	claimed, err := h.claim(ctx, message, records)
-	run := claimed.run
-	if err != nil || run.ID == "" {
-		return err
-	}
 	before := 0
-	if records.Attempt.Number > 1 || records.Attempt.Deliveries > 0 {
+	if records.Attempt.Number > 1 || claimed.again {
 		before = h.Runs.earlier(ctx, run, records.Attempt.Cause)
 	}
 	l := h.Runs.add(context.WithoutCancel(ctx), run, records.Turn, claimed.sent, before)
@@ -102,7 +98,7 @@ func (h *Handler) ProcessTask(ctx context.Context, task *asynq.Task) (failed err
 
 	// The run lives under rota's own context. When asynq's ends before it, asynq
 	// has given the task up, nobody hears our answer, and we make the move ourselves.
-	err = h.carryOut(l, records, claimed)
+	err = h.carryOut(l, claimed)
 	var delivery *deliveryError
 	if !errors.As(err, &delivery) {
 		return err
@@ -120,8 +116,8 @@ func (h *Handler) ProcessTask(ctx context.Context, task *asynq.Task) (failed err
 }
 
 // carryOut runs the agent and records what came of it.
-func (h *Handler) carryOut(l *live, records store.Records, claimed taken) error {
-	began := time.Now()
+func (h *Handler) carryOut(l *live, claimed taken) error {
+	began, records := time.Now(), claimed.records
 	work := &work{handler: h, live: l, records: records, claimed: claimed}
 	result, err := work.run()
 	h.Metrics.Ran(h.Service, records.Turn.Role, time.Since(began))

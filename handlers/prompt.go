@@ -19,7 +19,7 @@ func (w *work) prompt(ctx context.Context) (prompt, previous string, err error) 
 		Role: t.Role, Intent: t.Intent, Outcomes: turns.Outcomes(t.Role), Structured: h.Structured,
 		Reminder: w.records.Attempt.Cause == turns.CauseReminder,
 	}
-	asked, err := w.claimed.asking.Read(ctx)
+	asked, err := w.claimed.asking.Read(ctx, w.records)
 	if err != nil {
 		return "", "", err
 	}

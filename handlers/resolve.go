@@ -34,33 +34,6 @@ func (e *notClaimed) Unwrap() error { return e.err }
 // errDraining sends a task on to another worker.
 var errDraining = errors.New("this worker takes nothing new")
 
-// resolve reads the stored turn and compares the message with it. A message that
-// contradicts it is refused. A stored turn that contradicts itself is ended
-// visibly. There is no default role anywhere.
-func (h *Handler) resolve(ctx context.Context, m tasks.Payload) (store.Records, error) {
-	_, number, err := turns.ParseAttempt(m.Attempt)
-	if err != nil {
-		return store.Records{}, h.refuse(ctx, m, store.Records{}, "malformed", err)
-	}
-	r, err := h.Store.Records(ctx, m.Turn, number)
-	if errors.Is(err, store.ErrNotFound) {
-		return r, h.refuse(ctx, m, r, "unknown", err)
-	}
-	if err != nil {
-		return r, &notClaimed{err}
-	}
-	if r.Attempt.ID == "" {
-		return r, h.refuse(ctx, m, r, "unknown", fmt.Errorf("attempt %s: %w", m.Attempt, store.ErrNotFound))
-	}
-	if err := unresolvable(r); err != nil {
-		return r, h.failClosed(ctx, m, r, err)
-	}
-	if cause := contradiction(m, r, h.Service); cause != "" {
-		return r, h.refuse(ctx, m, r, cause, nil)
-	}
-	return r, nil
-}
-
 // unresolvable says why a stored turn can't be carried out by anybody.
 func unresolvable(r store.Records) error {
 	if err := turns.CheckRole(r.Turn.Role, r.Turn.Intent); err != nil {
@@ -75,16 +48,28 @@ func unresolvable(r store.Records) error {
 // contradiction names the first field of the message that is not the stored one.
 func contradiction(m tasks.Payload, r store.Records, service string) string {
 	switch {
+	case r.Attempt.ID == "":
+		return "unknown"
 	case m.Role != r.Turn.Role:
 		return "role"
 	case m.Intent != r.Turn.Intent:
 		return "intent"
 	case m.Stamp != r.Attempt.Stamp:
 		return "stamp"
-	case m.Service != r.Attempt.Service || r.Attempt.Service != service:
-		return "service"
 	}
-	return ""
+	return "service"
+}
+
+// reject answers a message that contradicts the stored turn: the message is refused.
+// A stored turn that contradicts itself is ended visibly. There is no default role
+// anywhere.
+func (h *Handler) reject(ctx context.Context, m tasks.Payload, r store.Records) error {
+	if r.Attempt.ID != "" {
+		if err := unresolvable(r); err != nil {
+			return h.failClosed(ctx, m, r, err)
+		}
+	}
+	return h.refuse(ctx, m, r, contradiction(m, r, h.Service), nil)
 }
 
 // refuse logs and counts a message that must not be carried out, and lets the net
@@ -128,51 +113,81 @@ func (h *Handler) failClosed(ctx context.Context, m tasks.Payload, r store.Recor
 	return &refusedError{"unresolvable"}
 }
 
-// taken is an attempt that a run has claimed, with what was asked in the same
-// round trip.
+// taken is an attempt that a run has claimed, with what was read in the same round
+// trip.
 type taken struct {
-	run    store.Run // zero when the message is done with
-	sent   time.Time // when the claim was sent: its lease counts from there
-	asking *store.Asking
-	ahead  *credentials.Ahead
+	run     store.Run // zero when the message is done with
+	sent    time.Time // when the claim was sent: its lease counts from there
+	again   bool      // an earlier run had the attempt
+	records store.Records
+	asking  *store.Asking
+	ahead   *credentials.Ahead
 }
 
-// claim takes the attempt for a new run. Without one the message is done with:
-// somebody else has the attempt, or it has moved on.
-func (h *Handler) claim(ctx context.Context, m tasks.Payload, r store.Records) (taken, error) {
+// claimTime bounds a claim, with the reading that goes along, while Redis is away.
+// It is part of the lease, whatever that is.
+var claimTime = turns.DefaultLimits.Lease / 2
+
+// claim takes the attempt for a new run, and reads in the same round trip what the
+// run needs. The script holds the message against the stored turn. Without a run the
+// message is done with: it is refused, somebody else has the attempt, or it has moved
+// on.
+func (h *Handler) claim(ctx context.Context, m tasks.Payload) (taken, error) {
+	_, number, err := turns.ParseAttempt(m.Attempt)
+	if err != nil {
+		return taken{}, h.refuse(ctx, m, store.Records{}, "malformed", err)
+	}
+	reading, err := h.Store.Reading(m.Turn, number)
+	if err != nil {
+		return taken{}, h.refuse(ctx, m, store.Records{}, "malformed", err)
+	}
+	if m.Service != h.Service {
+		r, err := reading.Records(ctx)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return taken{}, &notClaimed{err}
+		}
+		return taken{}, h.reject(ctx, m, r)
+	}
 	c := store.Claim{
 		Attempt: m.Attempt, Service: h.Service, Role: m.Role, Intent: m.Intent, Stamp: m.Stamp, Run: turns.NewToken(),
-		Worker: h.Worker, Agent: h.Agent.Kind(), Limits: r.Turn.Limits,
+		Worker: h.Worker, Agent: h.Agent.Kind(),
 	}
-	bound, cancel := context.WithTimeout(ctx, r.Turn.Limits.Lease/2)
+	bound, cancel := context.WithTimeout(ctx, claimTime)
 	defer cancel()
-	t := taken{asking: h.Store.Asking(r, historyTurns)}
-	along := []func(redis.Pipeliner){t.asking.Along}
+	t := taken{asking: h.Store.Asking(m.Turn, m.Intent, historyTurns)}
+	along := []func(redis.Pipeliner){reading.Along, t.asking.Along}
 	if h.Credentials != nil {
 		if t.ahead = h.Credentials.Ahead(bound, h.Service, c.Run); t.ahead != nil {
 			along = append(along, t.ahead.Along)
 		}
 	}
-	answer, err := retry(bound, func() (store.ClaimAnswer, error) {
+	answer, err := retry(bound, func() (answer store.ClaimAnswer, err error) {
 		if t.sent.IsZero() {
 			// A repeat may be answered for the first try, so its lease counts from there.
 			t.sent = time.Now()
 		}
-		return h.Store.Claim(bound, c, along...)
+		if answer, err = h.Store.Claim(bound, c, along...); err == nil {
+			t.records, err = reading.Records(bound)
+		}
+		return answer, err
 	})
+	if errors.Is(err, store.ErrNotFound) {
+		return taken{}, h.reject(ctx, m, store.Records{})
+	}
 	if err != nil {
 		return taken{}, &notClaimed{err}
 	}
 	h.Metrics.Claim(h.Service, string(answer.Answer))
+	r := t.records
 	switch answer.Answer {
 	case store.Claimed, store.Already:
 		h.Metrics.Queued(h.Service, answer.At.Sub(r.Attempt.Created))
 		h.moved(turns.VerbClaim, r, turns.Starting)
 		h.Log.Info("attempt claimed", append(h.attrs(r, answer.Run), "delivery", answer.Deliveries)...)
-		t.run = answer.Run
+		t.run, t.again = answer.Run, answer.Deliveries > 1
 		return t, nil
 	case store.Mismatch, store.WrongService, store.Unknown:
-		return taken{}, h.refuse(ctx, m, r, string(answer.Answer), nil)
+		return taken{}, h.reject(ctx, m, r)
 	}
 	h.Log.Info("attempt not claimed", "thread", m.Thread, "turn", m.Turn, "attempt", m.Attempt, "service", h.Service, "role", m.Role,
 		"answer", string(answer.Answer), "detail", answer.Detail)

@@ -261,7 +261,7 @@ func (w *twin) claim(x *step, attempt, turn string) (answer, error) {
 		return 0, err
 	}
 	a, err := w.s.Claim(w.ctx, store.Claim{Attempt: attempt, Service: serviceOf[c.Service], Role: roleOf[role], Intent: intentOf[intent],
-		Stamp: stamp, Run: token(c.Run), Worker: "w", Agent: "x", Limits: limits})
+		Stamp: stamp, Run: token(c.Run), Worker: "w", Agent: "x"})
 	if a.Answer == store.Claimed {
 		w.fences[x.s.attempt(c.Turn, c.Attempt).Fence] = a.Run.Fence
 	}

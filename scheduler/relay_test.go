@@ -246,9 +246,8 @@ func TestALostRunGoesOnUntilItsBudgetIsUsed(t *testing.T) {
 		y := newYard(t, rdb, scheduler.Config{Lease: time.Hour, Ended: func(_ context.Context, turn string, _ store.Ended) { ended = append(ended, turn) }})
 		o := y.open(t, "dies")
 		entry := o.Outbox
-		limits := turns.Limits{Lease: turns.MinLease, Losses: 5}
 		for i := range 6 {
-			a, err := y.store.Claim(ctx, store.Claim{Attempt: entry.Attempt, Service: "claude", Role: entry.Role, Intent: entry.Intent, Stamp: entry.Stamp, Run: turns.NewToken(), Limits: limits})
+			a, err := y.store.Claim(ctx, store.Claim{Attempt: entry.Attempt, Service: "claude", Role: entry.Role, Intent: entry.Intent, Stamp: entry.Stamp, Run: turns.NewToken(), Lease: turns.MinLease})
 			if err != nil || a.Answer != store.Claimed {
 				t.Fatal(i, a, err)
 			}

@@ -27,7 +27,7 @@ func claimed(t *testing.T, limits turns.Limits) (*store.Store, turns.OutboxEntry
 		t.Fatal(err)
 	}
 	e := o.Outbox
-	a, err := s.Claim(ctx, store.Claim{Attempt: e.Attempt, Service: e.Service, Role: e.Role, Intent: e.Intent, Stamp: e.Stamp, Run: "run-1", Limits: limits})
+	a, err := s.Claim(ctx, store.Claim{Attempt: e.Attempt, Service: e.Service, Role: e.Role, Intent: e.Intent, Stamp: e.Stamp, Run: "run-1"})
 	if err != nil || a.Answer != store.Claimed {
 		t.Fatal(a, err)
 	}

@@ -26,91 +26,124 @@ type Told struct {
 }
 
 // Asking reads what a turn is asked to do: Along lets it share the round trip of
-// another call, Read returns it.
+// another call, Read returns it. All of it was written when the turn was opened or
+// before, so that it does not matter when it is read.
 type Asking struct {
 	store   *Store
-	records Records
 	history int
-
-	task, first, said *redis.StringCmd
-	guessed           map[string]*past
+	ahead   questions
+	texts   map[string]*redis.StringCmd // by key
+	past    map[string]*past            // by turn
 }
 
-// Asking returns how to read what a turn is asked to do, with up to so many turns
-// of history. Turns without an answer are no history. All of it was written when
-// the turn was opened or before, so that it does not matter when it is read.
-func (s *Store) Asking(r Records, history int) *Asking {
-	return &Asking{store: s, records: r, history: history}
+// questions are what is read for a turn.
+type questions struct {
+	texts []string // keys
+	past  []string // turns
+}
+
+// Asking returns how to read what a turn is asked, with up to so many turns of
+// history, before more is known of it than its intent: only the owner's first turn
+// follows on nothing. Turns without an answer are no history.
+func (s *Store) Asking(turn string, intent turns.Intent, history int) *Asking {
+	thread, number, _ := turns.ParseTurn(turn)
+	first, before := "", 0
+	if intent != turns.Work && number > 1 {
+		first, before = turns.TurnID(thread, 1), history
+	}
+	return &Asking{store: s, history: history, ahead: s.questions(turn, first, before)}
+}
+
+// questions are those about a turn, the turn whose prompt is the task's, and the
+// turns before it, which are nearly always those with the numbers before it.
+func (s *Store) questions(turn, first string, before int) questions {
+	k := s.of(turn)
+	q := questions{texts: []string{k.prompt(turn), k.said(turn)}}
+	if first != "" && first != turn {
+		q.texts = append(q.texts, k.prompt(first))
+	}
+	thread, number, _ := turns.ParseTurn(turn)
+	for n := number - 1; n > 0 && n >= number-before; n-- {
+		q.past = append(q.past, turns.TurnID(thread, n))
+	}
+	return q
 }
 
 // Along adds the questions to a pipeline.
 func (a *Asking) Along(p redis.Pipeliner) {
-	ctx, t := context.Background(), a.records.Turn // the pipeline's own context counts
-	k := a.store.of(t.ID)
-	a.task, a.said, a.first = p.Get(ctx, k.prompt(t.ID)), p.Get(ctx, k.said(t.ID)), nil
-	if first := a.records.Paired.First; first != "" && first != t.ID {
-		a.first = p.Get(ctx, k.prompt(first))
+	a.texts, a.past = map[string]*redis.StringCmd{}, map[string]*past{}
+	a.ask(p, a.ahead)
+}
+
+func (a *Asking) ask(p redis.Pipeliner, q questions) {
+	ctx := context.Background() // the pipeline's own context counts
+	for _, key := range q.texts {
+		a.texts[key] = p.Get(ctx, key)
 	}
-	// The turns before this one are nearly always those with the numbers before it.
-	a.guessed = map[string]*past{}
-	if t.Prior != "" {
-		for n := t.Number - 1; n > 0 && n >= t.Number-a.history; n-- {
-			id := turns.TurnID(t.Thread, n)
-			a.guessed[id] = ask(ctx, p, k, id)
-		}
+	for _, turn := range q.past {
+		a.past[turn] = ask(ctx, p, a.store.of(turn), turn)
 	}
 }
 
-// Read returns what the turn is asked. It asks now what was not asked along with
-// another call, or was not answered there.
-func (a *Asking) Read(ctx context.Context) (Asked, error) {
-	t := a.records.Turn
-	if a.failure() != nil {
-		_, _ = a.store.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			a.Along(p)
+// Read returns what the turn of the records is asked. It asks now what was not asked
+// along with another call, or was not answered there.
+func (a *Asking) Read(ctx context.Context, r Records) (Asked, error) {
+	t, before := r.Turn, 0
+	if t.Prior != "" {
+		before = a.history
+	}
+	q := a.store.questions(t.ID, r.Paired.First, before)
+	if open := a.unanswered(q); len(open.texts)+len(open.past) > 0 {
+		if a.texts == nil {
+			a.texts, a.past = map[string]*redis.StringCmd{}, map[string]*past{}
+		}
+		cmds, _ := a.store.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			a.ask(p, open)
 			return nil
 		})
-		if err := a.failure(); err != nil {
-			return Asked{}, fmt.Errorf("read what %s is asked: %w", t.ID, err)
+		for _, cmd := range cmds {
+			if !answered(cmd) {
+				return Asked{}, fmt.Errorf("read what %s is asked: %w", t.ID, cmd.Err())
+			}
 		}
 	}
-	asked := Asked{Task: a.task.Val()}
-	if asked.Task == "" && a.first != nil {
-		asked.Task = a.first.Val()
+	text := func(i int) string { return a.texts[q.texts[i]].Val() }
+	asked := Asked{Task: text(0)}
+	if asked.Task == "" && len(q.texts) > 2 {
+		asked.Task = text(2)
 	}
-	if text := a.said.Val(); text != "" {
-		if err := json.Unmarshal([]byte(text), &asked.Messages); err != nil {
+	if said := text(1); said != "" {
+		if err := json.Unmarshal([]byte(said), &asked.Messages); err != nil {
 			return Asked{}, fmt.Errorf("messages of %s: %w", t.ID, err)
 		}
 	}
 	var err error
-	asked.History, err = a.store.history(ctx, t.Prior, a.history, a.guessed)
+	asked.History, err = a.store.history(ctx, t.Prior, a.history, a.past)
 	return asked, err
 }
 
-// failure says why an answer is missing; a value that is not there is an answer.
-func (a *Asking) failure() error {
-	if a.task == nil {
-		return errors.New("not asked yet")
-	}
-	all := []error{a.task.Err(), a.said.Err()}
-	if a.first != nil {
-		all = append(all, a.first.Err())
-	}
-	for _, p := range a.guessed {
-		all = append(all, p.turn.Err(), p.text.Err())
-	}
-	for _, err := range all {
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return err
+// answered reports whether Redis answered; that nothing is there is an answer.
+func answered(cmd redis.Cmder) bool { return cmd.Err() == nil || errors.Is(cmd.Err(), redis.Nil) }
+
+// unanswered returns the questions without an answer.
+func (a *Asking) unanswered(q questions) (open questions) {
+	for _, key := range q.texts {
+		if cmd := a.texts[key]; cmd == nil || !answered(cmd) {
+			open.texts = append(open.texts, key)
 		}
 	}
-	return nil
+	for _, turn := range q.past {
+		if p := a.past[turn]; p == nil || !answered(p.turn) || !answered(p.text) {
+			open.past = append(open.past, turn)
+		}
+	}
+	return open
 }
 
 // Asked reads what a turn is asked to do, in one round trip as a rule.
 func (s *Store) Asked(ctx context.Context, r Records, history int) (Asked, error) {
-	return s.Asking(r, history).Read(ctx)
+	a := &Asking{store: s, history: history}
+	return a.Read(ctx, r)
 }
 
 // past is an earlier turn that was asked for.

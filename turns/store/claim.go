@@ -26,7 +26,7 @@ type Claim struct {
 	Run     string // random, chosen by the caller: a repeat is answered "already"
 	Worker  string
 	Agent   string
-	Limits  turns.Limits
+	Lease   time.Duration // 0 for that of the turn
 }
 
 // Answer is what a claim is answered.
@@ -41,7 +41,7 @@ const (
 	Superseded   Answer = "superseded"    // the turn has gone on with another attempt
 	Final        Answer = "final"         // the turn has ended
 	WrongService Answer = "wrong_service" // it belongs to another service
-	Mismatch     Answer = "mismatch"      // role, intent or stamp contradict the stored turn
+	Mismatch     Answer = "mismatch"      // role, intent or stamp contradict the stored turn, or that contradicts itself
 	Unknown      Answer = "unknown"       // no such attempt
 )
 
@@ -74,11 +74,14 @@ func (s *Store) Claim(ctx context.Context, c Claim, along ...func(redis.Pipeline
 		return ClaimAnswer{}, err
 	}
 	thread := turns.ThreadOf(turn)
+	lease := ""
+	if c.Lease > 0 {
+		lease = ms(c.Lease)
+	}
 	k := s.of(turn)
-	l := c.Limits.WithDefaults()
 	a, err := s.runAlong(ctx, along, scriptClaim,
 		[]string{k.attempt(c.Attempt), k.turn(turn), k.thread(thread), k.outbox(), k.leases(), k.log(turn), k.stream(), k.clock()},
-		c.Attempt, turn, c.Service, string(c.Role), string(c.Intent), c.Stamp, c.Run, ms(l.Lease), ms(l.Start+l.Run+l.Grace),
+		c.Attempt, turn, c.Service, string(c.Role), string(c.Intent), c.Stamp, c.Run, lease, encodeLimits(turns.DefaultLimits),
 		c.Worker, c.Agent, origins(turns.VerbClaim))
 	if err != nil {
 		return ClaimAnswer{}, err

@@ -53,6 +53,15 @@ func TestAnswersToAClaim(t *testing.T) {
 			change(&wrong)
 			ask(wrong, store.Mismatch)
 		}
+		// A stored turn whose role has lost the attempt's service can be carried out by nobody.
+		services := w.s.Key("turn", e.Turn)
+		was, err := w.rdb.HGet(w.ctx, services, "services").Result()
+		w.must(err)
+		for _, stored := range []string{"", "claude", "codex-main-2,codex"} {
+			w.must(w.rdb.HSet(w.ctx, services, "services", stored).Err())
+			ask(c, store.Mismatch)
+		}
+		w.must(w.rdb.HSet(w.ctx, services, "services", was).Err())
 		unknown := c
 		unknown.Attempt = "fix/1.2"
 		ask(unknown, store.Unknown)

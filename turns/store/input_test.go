@@ -276,3 +276,31 @@ func TestLimitsAreStoredExactly(t *testing.T) {
 		}
 	}
 }
+
+// A claim takes lease and deadline from the turn that is stored; what can't be read
+// there has its default, as for every other reader.
+func TestClaimTakesTheLimitsOfItsTurn(t *testing.T) {
+	each(t, func(w *world) {
+		full := turns.Limits{Lease: 2500 * time.Millisecond, Start: 1500 * time.Millisecond, Run: 90 * time.Minute, Grace: time.Millisecond}
+		for i, tt := range []struct {
+			limits turns.Limits
+			stored string // written over what was stored; empty for nothing
+		}{{limits: turns.Limits{}}, {limits: full}, {limits: full, stored: "garbage"}, {limits: full, stored: "40,,x,3m"}, {limits: full, stored: "-1,0,0,0,0"}} {
+			n := newTurn(fmt.Sprint("t", i), turns.Owner)
+			n.Seat.Limits = tt.limits
+			e := w.opens(n)
+			if tt.stored != "" {
+				w.must(w.rdb.HSet(w.ctx, w.s.Key("turn", e.Turn), "limits", tt.stored).Err())
+			}
+			want := w.turn(e.Turn).Limits
+			a, err := w.s.Claim(w.ctx, claimOf(e))
+			w.must(err)
+			if got := a.Deadline.Sub(a.At); got != want.Start+want.Run+want.Grace {
+				w.Errorf("limits %q: the run's deadline is %s away, want those of %+v", tt.stored, got, want)
+			}
+			if till, _ := w.score("leases", e.Attempt); time.Duration(till-float64(a.At.UnixMilli()))*time.Millisecond != want.Lease {
+				w.Errorf("limits %q: the lease ends %.0f ms after the claim, want %s", tt.stored, till-float64(a.At.UnixMilli()), want.Lease)
+			}
+		}
+	})
+}

@@ -29,11 +29,12 @@ func short(d time.Duration) string {
 	return strconv.FormatInt(d.Milliseconds(), 10) + "m"
 }
 
+// long reads a duration that short wrote; 0 for what is none.
 func long(text string) time.Duration {
 	if ms, ok := strings.CutSuffix(text, "m"); ok {
-		return time.Duration(number64(ms)) * time.Millisecond
+		return time.Duration(max(0, number64(ms))) * time.Millisecond
 	}
-	return time.Duration(number64(text)) * time.Second
+	return time.Duration(max(0, number64(text))) * time.Second
 }
 
 func decodeLimits(text string) turns.Limits {
@@ -108,15 +109,6 @@ func decodePaired(id string, h map[string]string) turns.Paired {
 		Turns: number(h["turns"]), Accepted: h["accepted"], StepTree: h["step_tree"], Reason: h["reason"], First: h["first"],
 		Created: msTime(h["created"]), Updated: msTime(h["updated"]),
 	}
-}
-
-// Records is a turn with what a decision about it needs, read in one round trip.
-type Records struct {
-	Turn     turns.Turn
-	Attempt  turns.Attempt // the current one, or the one asked for
-	Thread   turns.Thread
-	Paired   turns.Paired
-	Messages int // human messages that wait on the thread, steered texts that no run has taken included
 }
 
 // Turn returns a turn, or ErrNotFound.
@@ -196,55 +188,6 @@ func (s *Store) Paired(ctx context.Context, id string) (turns.Paired, error) {
 		return turns.Paired{}, fmt.Errorf("paired task %s: %w", id, ErrNotFound)
 	}
 	return decodePaired(id, h), nil
-}
-
-// Records reads a turn with its current attempt, thread and paired task. With
-// attempt > 0 it reads that attempt instead of the current one. ErrNotFound when
-// there is no such turn; a missing attempt is left zero.
-func (s *Store) Records(ctx context.Context, turn string, attempt int) (Records, error) {
-	thread, _, err := turns.ParseTurn(turn)
-	if err != nil {
-		return Records{}, err
-	}
-	// Nearly every turn belongs to its thread's first paired task and is at its
-	// first attempt: that guess spares a second round trip.
-	k, number, paired := s.of(turn), max(attempt, 1), turns.PairedID(thread, 1)
-	var th, tu, at, pa *redis.MapStringStringCmd
-	var waiting, steers *redis.IntCmd
-	_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		th, tu = p.HGetAll(ctx, k.thread(thread)), p.HGetAll(ctx, k.turn(turn))
-		waiting, steers = p.LLen(ctx, k.messages(thread)), p.LLen(ctx, k.steers(turn))
-		at, pa = p.HGetAll(ctx, k.attempt(turns.AttemptID(turn, number))), p.HGetAll(ctx, k.paired(paired))
-		return nil
-	})
-	if err != nil {
-		return Records{}, fmt.Errorf("read turn %s: %w", turn, err)
-	}
-	if len(tu.Val()) == 0 {
-		return Records{}, fmt.Errorf("turn %s: %w", turn, ErrNotFound)
-	}
-	r := Records{Turn: decodeTurn(turn, tu.Val()), Thread: decodeThread(thread, th.Val()), Messages: int(waiting.Val() + steers.Val())}
-	wrongAttempt := attempt == 0 && r.Turn.Attempt != number
-	wrongPaired := r.Turn.Paired != paired
-	if wrongAttempt {
-		number = r.Turn.Attempt
-	}
-	if wrongAttempt || wrongPaired && r.Turn.Paired != "" {
-		_, err = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			at, pa = p.HGetAll(ctx, k.attempt(turns.AttemptID(turn, number))), p.HGetAll(ctx, k.paired(r.Turn.Paired))
-			return nil
-		})
-		if err != nil {
-			return Records{}, fmt.Errorf("read turn %s: %w", turn, err)
-		}
-	}
-	if len(at.Val()) > 0 {
-		r.Attempt = decodeAttempt(turns.AttemptID(turn, number), at.Val())
-	}
-	if r.Turn.Paired != "" && len(pa.Val()) > 0 {
-		r.Paired = decodePaired(r.Turn.Paired, pa.Val())
-	}
-	return r, nil
 }
 
 // Prompt returns what a command asked of a turn, empty when the workflow opened it.

@@ -154,24 +154,24 @@ func TestAskedAlongWithTheClaim(t *testing.T) {
 			case "another run":
 				claim.Run = turns.NewToken()
 			}
-			asking := w.s.Asking(r, 4)
+			asking := w.s.Asking(r.Turn.ID, r.Turn.Intent, 4)
 			counter.Reset()
 			a, err := w.s.Claim(w.ctx, claim, asking.Along)
 			w.must(err)
-			asked, err := asking.Read(w.ctx)
+			asked, err := asking.Read(w.ctx, r)
 			w.must(err)
 			if a.Answer != want.answer || asked.Task != "do fix" || counter.RoundTrips() != want.trips {
 				t.Errorf("%s: %s, asked %+v in %d round trips", want.name, a.Answer, asked, counter.RoundTrips())
 			}
 		}
 		// Without an answer there, it is asked by itself.
-		asking := w.s.Asking(r, 4)
+		asking := w.s.Asking(r.Turn.ID, r.Turn.Intent, 4)
 		cut, cancel := context.WithCancel(w.ctx)
 		cancel()
 		if _, err := w.s.Claim(cut, claim, asking.Along); err == nil {
 			t.Error("a claim without a connection was answered")
 		}
-		if asked, err := asking.Read(w.ctx); err != nil || asked.Task != "do fix" {
+		if asked, err := asking.Read(w.ctx, r); err != nil || asked.Task != "do fix" {
 			t.Errorf("asked by itself: %+v, %v", asked, err)
 		}
 		// What can't be read is named, also behind a value that is not there.
@@ -179,6 +179,71 @@ func TestAskedAlongWithTheClaim(t *testing.T) {
 		w.must(rdb.HSet(w.ctx, w.s.Key("said", "fix/1"), "written", "over").Err())
 		if _, err := w.s.Asked(w.ctx, r, 4); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 			t.Errorf("messages that are none: %v", err)
+		}
+	})
+}
+
+// A run knows all that it needs after the one trip of its claim: the records, and what
+// the turn is asked, also when others went before it.
+func TestClaimBringsAllThatARunNeeds(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w := newWorld(t, rdb)
+		w.runs(w.lone("warm", turns.Owner))
+		var counter redistest.Counter
+		rdb.AddHook(&counter)
+		claims := func(e turns.OutboxEntry, trips int) (store.Run, store.Records, store.Asked) {
+			t.Helper()
+			_, number, err := turns.ParseAttempt(e.Attempt)
+			w.must(err)
+			reading, err := w.s.Reading(e.Turn, number)
+			w.must(err)
+			asking := w.s.Asking(e.Turn, e.Intent, 4)
+			counter.Reset()
+			a, err := w.s.Claim(w.ctx, claimOf(e), reading.Along, asking.Along)
+			w.must(err)
+			r, err := reading.Records(w.ctx)
+			w.must(err)
+			asked, err := asking.Read(w.ctx, r)
+			w.must(err)
+			if n := counter.RoundTrips(); n != trips {
+				t.Errorf("%s: %d round trips, want %d", e.Attempt, n, trips)
+			}
+			if r.Attempt.ID != e.Attempt || r.Attempt.State != turns.Starting || r.Attempt.Run != a.Run.ID || r.Thread.Hold != a.Run.Fence {
+				t.Errorf("%s: read %+v of %+v, claimed with %+v", e.Attempt, r.Attempt, r.Thread, a.Run)
+			}
+			return w.start(a.Run), r, asked
+		}
+		settle := func(run store.Run, o turns.Outcome, text string) turns.OutboxEntry {
+			t.Helper()
+			ended, err := w.s.Settle(w.ctx, run, turns.Ending{State: turns.Completed, Outcome: o, Text: text, Tree: "tree-1"})
+			w.must(err)
+			return ended.Outbox
+		}
+		run, _, asked := claims(w.paired("fix"), 1)
+		if asked.Task != "do fix" || len(asked.History) != 0 {
+			t.Errorf("the first turn is asked %+v", asked)
+		}
+		run, _, asked = claims(settle(run, turns.Done, "one"), 1)
+		if asked.Task != "do fix" || len(asked.History) != 1 || asked.History[0].Text != "one" {
+			t.Errorf("the reviewer is asked %+v", asked)
+		}
+		run, r, _ := claims(settle(run, turns.Approve, "two"), 1)
+		if r.Paired.Status != turns.MergeReady {
+			t.Errorf("the owner finalizes at %+v", r.Paired)
+		}
+		settle(run, turns.Done, "three")
+
+		// The second paired task of the thread: the guess is wrong, and asked again.
+		again := newTurn("fix", turns.Owner)
+		again.New, again.Paired = true, &turns.Paired{ID: "fix#2", Thread: "fix", Version: 1, Status: turns.Active, Turns: 1}
+		run, r, asked = claims(w.opens(again), 2)
+		if r.Paired.ID != "fix#2" || asked.Task != again.Prompt || len(asked.History) != 0 {
+			t.Errorf("the second task is %+v, asked %+v", r.Paired, asked)
+		}
+		again.Prompt = ""
+		_, r, asked = claims(settle(run, turns.Done, "four"), 3)
+		if r.Paired.ID != "fix#2" || asked.Task != newTurn("fix", turns.Owner).Prompt || len(asked.History) != 1 || asked.History[0].Text != "four" {
+			t.Errorf("its reviewer is at %+v, asked %+v", r.Paired, asked)
 		}
 	})
 }

@@ -104,7 +104,7 @@ func (w *world) claim(e turns.OutboxEntry) store.Run {
 func (w *world) claimFor(e turns.OutboxEntry, lease time.Duration) store.Run {
 	w.Helper()
 	c := claimOf(e)
-	c.Limits.Lease = lease
+	c.Lease = lease
 	a, err := w.s.Claim(w.ctx, c)
 	w.must(err)
 	if a.Answer != store.Claimed {

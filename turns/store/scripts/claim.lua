@@ -14,25 +14,27 @@
 -- ARGV[5] intent in the message
 -- ARGV[6] opening stamp in the message
 -- ARGV[7] run id, random
--- ARGV[8] lease, ms
--- ARGV[9] the run's whole time, ms
+-- ARGV[8] lease, ms; '' for that of the turn
+-- ARGV[9] limits of a turn that says nothing else
 -- ARGV[10] worker's name
 -- ARGV[11] agent kind
 -- ARGV[12] legal origins
 -- Answers: {'claimed'|'already', fence, deliveries, deadline ms, now ms} | {'busy', run, worker} | {'held', until ms, fence}
 --          | {'superseded'} | {'final'} | {'wrong_service', service} | {'mismatch', role, intent, stamp} | {'unknown'}
--- @include now record
+-- @include now record limits
 local attempt, turn, thread, outbox, leases, log, stream, clock =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local id, service, run, lease = ARGV[1], ARGV[3], ARGV[7], tonumber(ARGV[8])
+local id, service, run = ARGV[1], ARGV[3], ARGV[7]
 
 local a = redis.call('HMGET', attempt, 'state', 'service', 'stamp', 'run', 'fence', 'deliveries', 'n', 'deadline', 'worker', 'last_run', 'due')
-local t = redis.call('HMGET', turn, 'state', 'role', 'intent', 'attempt')
+local t = redis.call('HMGET', turn, 'state', 'role', 'intent', 'attempt', 'services', 'limits')
 if not a[1] or not t[1] then return {'unknown'} end
 if a[3] ~= ARGV[6] or t[2] ~= ARGV[4] or t[3] ~= ARGV[5] then
   return {'mismatch', t[2] or '', t[3] or '', a[3] or ''}
 end
 if a[2] ~= service then return {'wrong_service', a[2]} end
+-- The stored turn contradicts itself: nobody can carry it out.
+if not within(t[5] or '', service) then return {'mismatch', t[2], t[3], a[3]} end
 if not within(ARGV[12], a[1]) then
   if within('starting,running', a[1]) then
     if a[4] == run then return {'already', a[5], a[6], a[8], str(now)} end
@@ -67,8 +69,9 @@ end
 
 local fence = str(math.max(tonumber(h[3] or '0') + 1, micros))
 local deliveries = str(tonumber(a[6] or '0') + 1)
-local deadline = str(now + tonumber(ARGV[9]))
-local till = str(now + lease)
+local lease, whole = term(t[6] or '', ARGV[9])
+local deadline = str(now + whole)
+local till = str(now + (tonumber(ARGV[8]) or lease))
 redis.call('HSET', attempt, 'state', 'starting', 'run', run, 'fence', fence, 'worker', ARGV[10], 'agent', ARGV[11],
   'deliveries', deliveries, 'deadline', deadline, 'updated', str(now))
 redis.call('HSET', turn, 'state', 'starting', 'updated', str(now))

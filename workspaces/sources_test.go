@@ -2,10 +2,12 @@ package workspaces
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestSources(t *testing.T) {
@@ -54,6 +56,35 @@ func TestSources(t *testing.T) {
 		must(t, w.Forget(ctx, "fresh"))
 		if exists(ws.Path) {
 			t.Error("the empty folder stayed")
+		}
+	})
+	t.Run("a folder without git that was handed out waits for nobody", func(t *testing.T) {
+		dir, _ := filepath.EvalSymlinks(t.TempDir())
+		for thread, source := range map[string]string{"ready": "", "ready-plain": dir} {
+			ws := prepare(t, w, thread, source)
+			place, err := w.place(thread)
+			must(t, err)
+			held, err := lock(ctx, place.file("lock"))
+			must(t, err)
+			if again := prepare(t, w, thread, source); again != ws {
+				t.Errorf("%+v, then %+v", ws, again)
+			}
+			bound, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+			if _, err := w.Prepare(bound, thread, t.TempDir()); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("another source: %v", err)
+			}
+			must(t, os.Rename(ws.Path, ws.Path+".away"))
+			if _, err := w.Prepare(bound, thread, source); err == nil {
+				t.Error("prepared without the folder, and without the lock")
+			}
+			cancel()
+			must(t, held.Close())
+			must(t, os.Rename(ws.Path+".away", ws.Path))
+		}
+		gone := prepare(t, w, "ready", "")
+		must(t, os.Remove(gone.Path))
+		if again := prepare(t, w, "ready", ""); !exists(again.Path) {
+			t.Error("a folder that is gone was not made again")
 		}
 	})
 	t.Run("a subfolder", func(t *testing.T) {

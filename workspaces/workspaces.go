@@ -42,6 +42,13 @@ func (ws Workspace) Git() bool { return ws.record.Kind == kindWorktree }
 // Only the run that holds the thread may call it: when a guarded run was killed
 // before it was verified, Prepare undoes what that run changed.
 func (w *Workspaces) Prepare(ctx context.Context, thread, source string) (Workspace, error) {
+	place, err := w.place(thread)
+	if err != nil {
+		return Workspace{}, err
+	}
+	if ws, ok := place.ready(source); ok {
+		return ws, nil
+	}
 	place, unlock, err := w.enter(ctx, thread)
 	if err != nil {
 		return Workspace{}, err
@@ -84,6 +91,23 @@ func (w *Workspaces) Threads() ([]string, error) {
 		}
 	}
 	return threads, nil
+}
+
+// ready returns the workspace of a thread that works without git, when it was handed
+// out before and is there. Nothing in such a folder can be half made or left by
+// somebody, so it needs no lock.
+func (p place) ready(source string) (Workspace, bool) {
+	source, err := canonical(source)
+	if err != nil {
+		return Workspace{}, false
+	}
+	rec, ok, err := p.load()
+	if err != nil || !ok || rec.Kind == kindWorktree || rec.Source != source {
+		return Workspace{}, false
+	}
+	ws := p.workspace(rec)
+	info, err := os.Stat(ws.Path)
+	return ws, err == nil && info.IsDir()
 }
 
 func (p place) prepare(ctx context.Context, source string) (Workspace, error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"rota/internal/pipeline"
 	"rota/turns/store"
 )
 
@@ -16,9 +17,18 @@ import (
 type servers struct {
 	store  *store.Store
 	before map[int]string // the run id of each shard's server in the last pass
+	ahead  *asked         // what the one server was asked before the pass; nil for nothing
 }
 
-func newServers(s *store.Store) *servers { return &servers{s, map[int]string{}} }
+func newServers(s *store.Store) *servers { return &servers{store: s, before: map[int]string{}} }
+
+// along asks who the server is in the round trip of another call. With the several
+// servers of a Cluster it asks nothing.
+func (v *servers) along(p redis.Pipeliner) {
+	if _, cluster := v.store.Redis().(*redis.ClusterClient); !cluster {
+		v.ahead = askAbout(p)
+	}
+}
 
 // askLimit bounds the question to one server: one that is silent is not compared.
 const askLimit = time.Second
@@ -44,7 +54,9 @@ func (v *servers) look(ctx context.Context) func(shard int) (string, bool) {
 		}
 		bound, cancel := context.WithTimeout(ctx, askLimit)
 		defer cancel()
-		id, durable := identity(bound, c)
+		ahead := v.ahead
+		v.ahead = nil
+		id, durable := identity(bound, c, ahead)
 		byAddr[addr] = known{id, durable}
 		return byAddr[addr]
 	}
@@ -89,16 +101,26 @@ func runIDs(ctx context.Context, cluster *redis.ClusterClient) map[string]bool {
 	return ids
 }
 
+// asked is what a server is asked about itself.
+type asked struct {
+	info *redis.StringCmd
+	sync *redis.MapStringStringCmd
+}
+
+func askAbout(p redis.Pipeliner) *asked {
+	ctx := context.Background() // the pipeline's own context counts
+	return &asked{p.Info(ctx, "server", "replication", "persistence"), p.ConfigGet(ctx, "appendfsync")}
+}
+
 // identity returns a server's run id and whether a restart of it keeps every
-// write: everything is synced to disk, and it was never a replica of another.
-func identity(ctx context.Context, c redis.Cmdable) (id string, durable bool) {
-	var info *redis.StringCmd
-	var sync *redis.MapStringStringCmd
-	_, _ = c.Pipelined(ctx, func(p redis.Pipeliner) error {
-		info, sync = p.Info(ctx, "server", "replication", "persistence"), p.ConfigGet(ctx, "appendfsync")
-		return nil // one of them may be refused
-	})
-	text, err := info.Result()
+// write: everything is synced to disk, and it was never a replica of another. It
+// asks where nothing was asked ahead.
+func identity(ctx context.Context, c redis.Cmdable, a *asked) (id string, durable bool) {
+	if a == nil {
+		// One of the questions may be refused.
+		_, _ = pipeline.Send(ctx, c, func(p redis.Pipeliner) { a = askAbout(p) })
+	}
+	text, err := a.info.Result()
 	if err != nil {
 		if text, err = c.Info(ctx, "server").Result(); err != nil {
 			return "", false
@@ -106,7 +128,7 @@ func identity(ctx context.Context, c redis.Cmdable) (id string, durable bool) {
 	}
 	fields := fieldsOf(text)
 	durable = fields["aof_enabled"] == "1" && strings.Trim(fields["master_replid2"], "0") == "" &&
-		sync.Err() == nil && sync.Val()["appendfsync"] == "always"
+		a.sync.Err() == nil && a.sync.Val()["appendfsync"] == "always"
 	return fields["run_id"], durable
 }
 

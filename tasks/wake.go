@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"rota/internal/pipeline"
 )
 
 // Waking returns a client for asynq's Client that sends the wake-up of a queue
@@ -36,10 +38,9 @@ func (w waking) Eval(ctx context.Context, script string, keys []string, args ...
 func (w waking) withWakeUp(ctx context.Context, queue string, call func(redis.Pipeliner) *redis.Cmd) *redis.Cmd {
 	var cmd *redis.Cmd
 	// An error of the enqueue is the command's own.
-	_, _ = w.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, _ = pipeline.Send(ctx, w, func(p redis.Pipeliner) {
 		cmd = call(p)
 		p.Publish(ctx, WakeChannel(queue), "")
-		return nil
 	})
 	return cmd
 }

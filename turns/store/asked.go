@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"rota/internal/pipeline"
 	"rota/turns"
 )
 
@@ -97,10 +98,7 @@ func (a *Asking) Read(ctx context.Context, r Records) (Asked, error) {
 		if a.texts == nil {
 			a.texts, a.past = map[string]*redis.StringCmd{}, map[string]*past{}
 		}
-		cmds, _ := a.store.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			a.ask(p, open)
-			return nil
-		})
+		cmds, _ := pipeline.Send(ctx, a.store.rdb, func(p redis.Pipeliner) { a.ask(p, open) })
 		for _, cmd := range cmds {
 			if !answered(cmd) {
 				return Asked{}, fmt.Errorf("read what %s is asked: %w", t.ID, cmd.Err())

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"rota/internal/pipeline"
 	"rota/turns"
 )
 
@@ -40,7 +41,8 @@ type LookOptions struct {
 // LookAll writes the time of every shard and returns what is due, in one round
 // trip. The cost grows with what is due, not with what exists. On a Cluster some
 // shards may be out of reach: then it returns the others together with the error.
-func (s *Store) LookAll(ctx context.Context, o LookOptions) ([]Glance, error) {
+// What along adds is asked in the same round trip; how that went only it knows.
+func (s *Store) LookAll(ctx context.Context, o LookOptions, along ...func(redis.Pipeliner)) ([]Glance, error) {
 	if o.Most == 0 {
 		o.Most = 100
 	}
@@ -53,7 +55,7 @@ func (s *Store) LookAll(ctx context.Context, o LookOptions) ([]Glance, error) {
 	}
 	run := func() ([]*redis.Cmd, error) {
 		replies := make([]*redis.Cmd, s.shards)
-		_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		_, _ = pipeline.Send(ctx, s.rdb, func(p redis.Pipeliner) {
 			for i := range replies {
 				server, durable := "", false
 				if o.Server != nil {
@@ -68,9 +70,16 @@ func (s *Store) LookAll(ctx context.Context, o LookOptions) ([]Glance, error) {
 					[]string{k.clock(), k.outbox(), k.leases(), k.sweeps(), k.ended(), k.due()},
 					ms(o.Gap), ms(o.Amnesty), server, d, o.Most)
 			}
-			return nil
+			for _, add := range along {
+				add(p)
+			}
 		})
-		return replies, err
+		for _, reply := range replies {
+			if reply.Err() != nil {
+				return replies, reply.Err()
+			}
+		}
+		return replies, nil
 	}
 	replies, err := run()
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"rota/internal/pipeline"
 	"rota/turns"
 )
 
@@ -57,10 +58,7 @@ func (r *Reading) Along(p redis.Pipeliner) {
 // no such turn; a missing attempt is left zero.
 func (r *Reading) Records(ctx context.Context) (Records, error) {
 	if r.failure() != nil {
-		_, _ = r.store.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			r.Along(p)
-			return nil
-		})
+		_, _ = pipeline.Send(ctx, r.store.rdb, r.Along)
 		if err := r.failure(); err != nil {
 			return Records{}, fmt.Errorf("read turn %s: %w", r.turn, err)
 		}

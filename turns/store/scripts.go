@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"rota/internal/pipeline"
 )
 
 //go:embed scripts/*.lua scripts/lib/*.lua
@@ -103,12 +105,11 @@ func (s *Store) runAlong(ctx context.Context, along []func(redis.Pipeliner), sc 
 		return s.run(ctx, sc, keys, args...)
 	}
 	var cmd *redis.Cmd
-	_, _ = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, _ = pipeline.Send(ctx, s.rdb, func(p redis.Pipeliner) {
 		cmd = p.EvalSha(ctx, sc.lua.Hash(), keys, args...)
 		for _, add := range along {
 			add(p)
 		}
-		return nil
 	})
 	reply, err := cmd.Result()
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {

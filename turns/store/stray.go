@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"rota/internal/pipeline"
 	"rota/turns"
 )
 
@@ -27,24 +28,46 @@ type cursors struct {
 // ClockKey returns the key that stands for a shard, to find the server it lies on.
 func ClockKey(shard int) string { return shardKeys(shard).clock() }
 
-// Stray looks at most many open turns of a shard, in turn over the passes, and
-// returns those without their net. A repair is guarded by the move that makes it,
-// so an answer that is out of date does no harm.
-func (s *Store) Stray(ctx context.Context, shard, most int) ([]Stray, error) {
-	k := shardKeys(shard)
-	s.cursors.mu.Lock()
-	from := s.cursors.at[shard]
-	s.cursors.mu.Unlock()
-	ids, err := s.rdb.ZRange(ctx, k.open(), from, from+int64(most)-1).Result()
+// Straying looks for open turns without their net: Along lets it share the round trip
+// of another call, Read returns them.
+type Straying struct {
+	store       *Store
+	shard, most int
+	from        int64
+	ids         *redis.StringSliceCmd
+}
+
+// Straying returns a look at so many open turns of a shard, in turn over the passes.
+func (s *Store) Straying(shard, most int) *Straying {
+	return &Straying{store: s, shard: shard, most: most}
+}
+
+// Along adds the question to a pipeline.
+func (a *Straying) Along(p redis.Pipeliner) {
+	c := &a.store.cursors
+	c.mu.Lock()
+	a.from = c.at[a.shard]
+	c.mu.Unlock()
+	a.ids = p.ZRange(context.Background(), shardKeys(a.shard).open(), a.from, a.from+int64(a.most)-1)
+}
+
+// Read returns the turns without their net. A repair is guarded by the move that
+// makes it, so an answer that is out of date does no harm.
+func (a *Straying) Read(ctx context.Context) ([]Stray, error) {
+	s, k := a.store, shardKeys(a.shard)
+	if a.ids == nil {
+		_, _ = pipeline.Send(ctx, s.rdb, a.Along)
+	}
+	ids, err := a.ids.Result()
 	if err != nil {
 		return nil, fmt.Errorf("read open turns: %w", err)
 	}
-	next := from + int64(len(ids))
-	if len(ids) < most {
+	next := a.from + int64(len(ids))
+	if len(ids) < a.most {
 		next = 0
 	}
 	s.cursors.mu.Lock()
-	s.cursors.at[shard] = next
+	s.cursors.at[a.shard] = next
 	s.cursors.mu.Unlock()
 	if len(ids) == 0 {
 		return nil, nil

@@ -2,8 +2,10 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -302,4 +304,32 @@ func TestSettleFromALostRun(t *testing.T) {
 		_, err = w.s.SettleFrom(w.ctx, run, seen, done())
 		w.wants(err, store.ErrStale)
 	})
+}
+
+// A server that can't be reached says nothing about what is stored: no turn is missing,
+// and none is asked to do nothing.
+func TestNoServerIsNoMissingTurn(t *testing.T) {
+	server := redistest.Start(t)
+	w := newWorld(t, server.Client())
+	e := w.paired("fix")
+	r, err := w.s.Records(w.ctx, e.Turn, 1)
+	w.must(err)
+	server.Kill9()
+	if _, err := w.s.Records(w.ctx, e.Turn, 1); err == nil || errors.Is(err, store.ErrNotFound) {
+		t.Errorf("records: %v", err)
+	}
+	if asked, err := w.s.Asked(w.ctx, r, 4); err == nil {
+		t.Errorf("asked %+v", asked)
+	}
+	if strays, err := w.s.Straying(0, 10).Read(w.ctx); err == nil {
+		t.Errorf("strays %v", strays)
+	}
+	if glances, err := w.s.LookAll(w.ctx, store.LookOptions{Gap: time.Hour, Amnesty: time.Hour}); err == nil || len(glances) > 0 {
+		t.Errorf("%d glances, %v", len(glances), err)
+	}
+	reading, err := w.s.Reading(e.Turn, 1)
+	w.must(err)
+	if a, err := w.s.Claim(w.ctx, claimOf(e), reading.Along); err == nil || a.Answer != "" {
+		t.Errorf("claim %+v, %v", a, err)
+	}
 }

@@ -249,7 +249,7 @@ func TestPassCostsWhatIsDue(t *testing.T) {
 	}
 	pass := scheduler.NewReconciler(scheduler.Config{Store: s, Relay: scheduler.NewRelay(s, discard, nil), Log: discard, Services: []string{"claude"}})
 	const passes = 2 * store.DefaultShards
-	const mostTrips = 6 // its server, all looks, three of the comparison, and all queues
+	const mostTrips = 4 // its server, all looks with the comparison and the queues, and two for what is compared
 	cost := func() (commands map[string]int, micros int64) {
 		t.Helper()
 		if _, err := pass.Pass(t.Context()); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"rota/internal/metrics"
+	"rota/internal/pipeline"
 	"rota/internal/presence"
 	"rota/tasks"
 	"rota/turns"
@@ -50,7 +51,8 @@ type Config struct {
 type Reconciler struct {
 	Config
 	servers *servers
-	drift   int // the shard whose open turns are compared next
+	last    bool // this worker made the last pass, and probably makes the next one
+	drift   int  // the shard whose open turns are compared next
 	warned  map[string]time.Time
 	said    map[string]time.Time // problems, and when each was logged
 	checked time.Time            // when the invariants were last looked at
@@ -101,8 +103,17 @@ func (r *Reconciler) mine(ctx context.Context) bool {
 	}
 	// Workers that look at different times don't share passes.
 	key := fmt.Sprintf("rota:{pass}:%d", r.Every.Milliseconds())
-	first, err := r.Store.Redis().SetNX(ctx, key, 1, max(time.Millisecond, r.Every*9/10)).Result()
-	return first || err != nil
+	var first *redis.BoolCmd
+	_, _ = pipeline.Send(ctx, r.Store.Redis(), func(p redis.Pipeliner) {
+		first = p.SetNX(ctx, key, 1, max(time.Millisecond, r.Every*9/10))
+		if r.last {
+			r.servers.along(p)
+		}
+	})
+	if r.last = first.Val() || first.Err() != nil; !r.last {
+		r.servers.ahead = nil // it would be old in the pass that this worker makes next
+	}
+	return r.last
 }
 
 // Run makes passes until ctx ends, in turns with the other workers. A failed pass
@@ -189,7 +200,9 @@ func (r *Reconciler) complain(problems []error, now time.Time) {
 // Cluster that are out of reach are a problem in the report; the others are mended.
 func (r *Reconciler) Pass(ctx context.Context) (Report, error) {
 	report := Report{Found: map[Finding]int{}}
-	glances, err := r.Store.LookAll(ctx, store.LookOptions{Gap: r.Shortest / 3, Amnesty: r.Lease, Server: r.servers.look(ctx)})
+	straying, queues := r.Store.Straying(r.drift%r.Store.Shards(), comparedAtOnce), &queues{services: r.Services}
+	glances, err := r.Store.LookAll(ctx, store.LookOptions{Gap: r.Shortest / 3, Amnesty: r.Lease, Server: r.servers.look(ctx)},
+		straying.Along, queues.along)
 	if len(glances) == 0 && err != nil {
 		return report, err
 	}
@@ -227,8 +240,8 @@ func (r *Reconciler) Pass(ctx context.Context) (Report, error) {
 		}
 	}
 	if whole && r.Only == nil { // else they would wait for what is out of reach
-		report.failed(r.compare(ctx, &report))
-		report.failed(r.unserved(ctx, &report))
+		report.failed(r.compare(ctx, straying, &report))
+		report.failed(r.unserved(ctx, queues, &report))
 		report.failed(r.invariants(ctx, &report))
 	}
 	return report, nil
@@ -274,10 +287,9 @@ const comparedAtOnce = 50
 
 // compare looks at a bounded number of open turns of one shard a pass and finds
 // those without a net: only a hand in the store or a fault of ours makes one.
-func (r *Reconciler) compare(ctx context.Context, report *Report) error {
-	shard := r.drift % r.Store.Shards()
+func (r *Reconciler) compare(ctx context.Context, straying *store.Straying, report *Report) error {
 	r.drift++
-	stray, err := r.Store.Stray(ctx, shard, comparedAtOnce)
+	stray, err := straying.Read(ctx)
 	if err != nil {
 		return err
 	}
@@ -301,20 +313,27 @@ func (r *Reconciler) compare(ctx context.Context, report *Report) error {
 	return nil
 }
 
-// unserved warns about services that attempts wait for and nobody serves.
-func (r *Reconciler) unserved(ctx context.Context, report *Report) error {
-	sizes := make([]*redis.IntCmd, len(r.Services))
-	_, err := r.Store.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, service := range r.Services {
-			sizes[i] = p.LLen(ctx, "asynq:{"+tasks.Queue(service)+"}:pending")
-		}
-		return nil
-	})
-	if err != nil {
-		return err
+// queues asks how many tasks wait for each service, in the round trip of a look.
+type queues struct {
+	services []string
+	sizes    []*redis.IntCmd
+}
+
+func (q *queues) along(p redis.Pipeliner) {
+	q.sizes = make([]*redis.IntCmd, len(q.services))
+	for i, service := range q.services {
+		q.sizes[i] = p.LLen(context.Background(), "asynq:{"+tasks.Queue(service)+"}:pending")
 	}
+}
+
+// unserved warns about services that attempts wait for and nobody serves.
+func (r *Reconciler) unserved(ctx context.Context, q *queues, report *Report) error {
 	for i, service := range r.Services {
-		size, missing := sizes[i].Val(), false
+		size, err := q.sizes[i].Result()
+		if err != nil {
+			return err
+		}
+		missing := false
 		if size > 0 {
 			served, err := presence.Served(ctx, r.Store.Redis(), service)
 			if err != nil {

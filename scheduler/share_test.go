@@ -69,6 +69,43 @@ func TestWorkersShareThePasses(t *testing.T) {
 	}
 }
 
+// Whoever made the last pass asks in one round trip whether the next one is its own too
+// and who the server is. An answer that is not used at once is forgotten.
+func TestTheNextPassIsAskedForTogetherWithItsServer(t *testing.T) {
+	var counter redistest.Counter
+	server := redistest.Start(t)
+	ctx, rdb := context.Background(), server.Client()
+	r := reconcilerOn(t, rdb, time.Minute)
+	if _, err := r.Pass(ctx); err != nil { // the first one does more
+		t.Fatal(err)
+	}
+	rdb.AddHook(&counter)
+	const key = "rota:{pass}:60000"
+	for n, tt := range []struct {
+		mine, ahead bool
+		trips       int // whose pass it is, the server, the looks
+	}{{true, false, 3}, {true, true, 2}, {false, false, 1}, {true, false, 3}} {
+		if tt.mine {
+			if err := rdb.Del(ctx, key).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		counter.Reset()
+		mine := r.mine(ctx)
+		if ahead := r.servers.ahead != nil; mine != tt.mine || ahead != tt.ahead {
+			t.Errorf("question %d: mine %v, asked ahead %v, want %+v", n, mine, ahead, tt)
+		}
+		if mine {
+			if _, err := r.Pass(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if trips := counter.RoundTrips(); trips != tt.trips || mine && r.servers.ahead != nil {
+			t.Errorf("question %d: %d round trips, want %d; an answer is left: %v", n, trips, tt.trips, r.servers.ahead != nil)
+		}
+	}
+}
+
 // A worker alone waits for nobody.
 func TestWorkerAloneGoesOnMakingPasses(t *testing.T) {
 	var counter redistest.Counter

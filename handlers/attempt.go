@@ -39,6 +39,9 @@ type Handler struct {
 	Prompts     string // folder of replaced templates; may be empty
 	// Served reports whether a live worker serves a service.
 	Served func(ctx context.Context, service string) (bool, error)
+	// Lease is the longest lease of any role; half of it bounds a claim. The default
+	// lease when 0.
+	Lease time.Duration
 	// GiveBack returns what the guard of a run needs to give it back; nil for no guard.
 	GiveBack func(store.Run) []byte
 	// Deployment names the store, so that a sweep of left-over agents finds only its own.
@@ -340,7 +343,7 @@ func retry[T any](ctx context.Context, write func() (T, error)) (T, error) {
 	for {
 		v, err := write()
 		if err == nil || store.Refused(err) || errors.Is(err, store.ErrHeld) ||
-			errors.Is(err, store.ErrAlive) || errors.Is(err, store.ErrAmnesty) {
+			errors.Is(err, store.ErrAlive) || errors.Is(err, store.ErrAmnesty) || errors.Is(err, store.ErrUnreadable) {
 			return v, err
 		}
 		var busy *store.BusyError

@@ -150,7 +150,7 @@ func (h *Handler) compensate(ctx context.Context, task *asynq.Task, e *deliveryE
 func (h *Handler) compensateOnce(ctx context.Context, task *asynq.Task, e *deliveryError) error {
 	ending := turns.Ending{
 		Class: e.failure.Class, Error: e.failure.Message, Progress: e.progress,
-		Reason: fmt.Sprintf("dead letter after %s: %s", deliveries(e.records.Attempt.Deliveries+1), e.decision.Reason),
+		Reason: fmt.Sprintf("dead letter after %s: %s", deliveries(e.records.Attempt.Deliveries), e.decision.Reason),
 	}
 	ended, err := retry(ctx, func() (store.Ended, error) { return h.Store.Compensate(ctx, e.run, ending) })
 	if store.Refused(err) {

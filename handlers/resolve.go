@@ -48,26 +48,27 @@ func unresolvable(r store.Records) error {
 // contradiction names the first field of the message that is not the stored one.
 func contradiction(m tasks.Payload, r store.Records, service string) string {
 	switch {
-	case r.Attempt.ID == "":
-		return "unknown"
 	case m.Role != r.Turn.Role:
 		return "role"
 	case m.Intent != r.Turn.Intent:
 		return "intent"
 	case m.Stamp != r.Attempt.Stamp:
 		return "stamp"
+	case m.Service != r.Attempt.Service || r.Attempt.Service != service:
+		return "service"
 	}
-	return "service"
+	return "mismatch"
 }
 
 // reject answers a message that contradicts the stored turn: the message is refused.
 // A stored turn that contradicts itself is ended visibly. There is no default role
 // anywhere.
 func (h *Handler) reject(ctx context.Context, m tasks.Payload, r store.Records) error {
-	if r.Attempt.ID != "" {
-		if err := unresolvable(r); err != nil {
-			return h.failClosed(ctx, m, r, err)
-		}
+	if r.Attempt.ID == "" {
+		return h.refuse(ctx, m, r, "unknown", fmt.Errorf("attempt %s: %w", m.Attempt, store.ErrNotFound))
+	}
+	if err := unresolvable(r); err != nil {
+		return h.failClosed(ctx, m, r, err)
 	}
 	return h.refuse(ctx, m, r, contradiction(m, r, h.Service), nil)
 }
@@ -124,9 +125,14 @@ type taken struct {
 	ahead   *credentials.Ahead
 }
 
-// claimTime bounds a claim, with the reading that goes along, while Redis is away.
-// It is part of the lease, whatever that is.
-var claimTime = turns.DefaultLimits.Lease / 2
+// claimTime bounds a claim, with the reading that goes along, while Redis is away: a
+// claim that was answered to nobody must be heard of in time to be carried out.
+func (h *Handler) claimTime() time.Duration {
+	if h.Lease == 0 {
+		return turns.DefaultLimits.Lease / 2
+	}
+	return h.Lease / 2
+}
 
 // claim takes the attempt for a new run, and reads in the same round trip what the
 // run needs. The script holds the message against the stored turn. Without a run the
@@ -152,7 +158,7 @@ func (h *Handler) claim(ctx context.Context, m tasks.Payload) (taken, error) {
 		Attempt: m.Attempt, Service: h.Service, Role: m.Role, Intent: m.Intent, Stamp: m.Stamp, Run: turns.NewToken(),
 		Worker: h.Worker, Agent: h.Agent.Kind(),
 	}
-	bound, cancel := context.WithTimeout(ctx, claimTime)
+	bound, cancel := context.WithTimeout(ctx, h.claimTime())
 	defer cancel()
 	t := taken{asking: h.Store.Asking(m.Turn, m.Intent, historyTurns)}
 	along := []func(redis.Pipeliner){reading.Along, t.asking.Along}
@@ -166,25 +172,29 @@ func (h *Handler) claim(ctx context.Context, m tasks.Payload) (taken, error) {
 			// A repeat may be answered for the first try, so its lease counts from there.
 			t.sent = time.Now()
 		}
-		if answer, err = h.Store.Claim(bound, c, along...); err == nil {
-			t.records, err = reading.Records(bound)
+		if answer, err = h.Store.Claim(bound, c, along...); err != nil {
+			return answer, err
 		}
+		t.run = answer.Run
+		t.records, err = reading.Records(bound)
 		return answer, err
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		return taken{}, h.reject(ctx, m, store.Records{})
 	}
 	if err != nil {
+		if t.run.ID != "" {
+			h.giveUp(ctx, m, t.run, err)
+		}
 		return taken{}, &notClaimed{err}
 	}
 	h.Metrics.Claim(h.Service, string(answer.Answer))
-	r := t.records
-	switch answer.Answer {
+	switch r := t.records; answer.Answer {
 	case store.Claimed, store.Already:
 		h.Metrics.Queued(h.Service, answer.At.Sub(r.Attempt.Created))
 		h.moved(turns.VerbClaim, r, turns.Starting)
 		h.Log.Info("attempt claimed", append(h.attrs(r, answer.Run), "delivery", answer.Deliveries)...)
-		t.run, t.again = answer.Run, answer.Deliveries > 1
+		t.again = answer.Deliveries > 1
 		return t, nil
 	case store.Mismatch, store.WrongService, store.Unknown:
 		return taken{}, h.reject(ctx, m, r)
@@ -192,4 +202,23 @@ func (h *Handler) claim(ctx context.Context, m tasks.Payload) (taken, error) {
 	h.Log.Info("attempt not claimed", "thread", m.Thread, "turn", m.Turn, "attempt", m.Attempt, "service", h.Service, "role", m.Role,
 		"answer", string(answer.Answer), "detail", answer.Detail)
 	return taken{}, nil
+}
+
+// unreadTime is how long an attempt rests whose turn can't be read: a hand has to
+// mend it.
+const unreadTime = time.Minute
+
+// giveUp gives a claim back whose turn can't be read, uncounted: nothing was done.
+func (h *Handler) giveUp(ctx context.Context, m tasks.Payload, run store.Run, cause error) {
+	h.Log.Error("claimed turn can't be read", "thread", m.Thread, "turn", m.Turn, "attempt", m.Attempt, "fence", run.Fence, "service", h.Service,
+		"role", m.Role, "err", cause)
+	h.Metrics.Refused(h.Service, "unreadable")
+	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	defer cancel()
+	_, err := retry(bound, func() (struct{}, error) {
+		return struct{}{}, h.Store.Requeue(bound, run, store.Requeue{After: unreadTime, Uncounted: true, Reason: "can't be read"})
+	})
+	if err != nil && !store.Refused(err) {
+		h.Log.Error("claim not given back: its lease decides", "attempt", m.Attempt, "fence", run.Fence, "err", err)
+	}
 }

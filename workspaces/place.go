@@ -60,16 +60,37 @@ func (w *Workspaces) place(thread string) (place, error) {
 // enter makes the thread's folder and locks it, across processes. What a killed
 // operation left is removed.
 func (w *Workspaces) enter(ctx context.Context, thread string) (place, func(), error) {
+	p, unlock, err := w.locked(ctx, thread)
+	if err == nil {
+		err = p.tidy()
+	}
+	if err != nil {
+		if unlock != nil {
+			unlock()
+		}
+		return place{}, nil, explain(err, w.Dir)
+	}
+	return p, unlock, nil
+}
+
+// locked makes the thread's folder and locks it, across processes.
+func (w *Workspaces) locked(ctx context.Context, thread string) (place, func(), error) {
 	p, err := w.place(thread)
 	if err != nil {
 		return place{}, nil, err
 	}
-	if err := os.MkdirAll(filepath.Dir(p.tree), 0o700); err != nil {
-		return place{}, nil, explain(err, w.Dir)
-	}
 	held, err := lock(ctx, p.file("lock"))
 	if err != nil {
 		return place{}, nil, fmt.Errorf("lock workspace of %s: %w", thread, explain(err, w.Dir))
+	}
+	p.locks = []*os.File{held}
+	return p, func() { _ = held.Close() }, nil
+}
+
+// tidy removes what a killed operation left.
+func (p place) tidy() error {
+	if err := os.MkdirAll(filepath.Dir(p.tree), 0o700); err != nil {
+		return err
 	}
 	for _, name := range names(p.home) {
 		if strings.HasPrefix(name, "scratch-") {
@@ -79,8 +100,7 @@ func (w *Workspaces) enter(ctx context.Context, thread string) (place, func(), e
 	if _, err := os.Lstat(going(p.home)); err == nil {
 		_ = os.RemoveAll(going(p.home))
 	}
-	p.locks = []*os.File{held}
-	return p, func() { _ = held.Close() }, nil
+	return nil
 }
 
 // entering also locks the repository's list of worktrees: git fails when it
@@ -116,16 +136,15 @@ func lock(ctx context.Context, path string) (*os.File, error) {
 // tryLock returns the locked file, or nil when another holds it or it was
 // removed meanwhile.
 func tryLock(path string) (*os.File, error) {
-	err := os.MkdirAll(filepath.Dir(path), 0o700)
-	if errors.Is(err, os.ErrExist) || errors.Is(err, os.ErrNotExist) {
-		return nil, nil // removed while it was made
-	}
-	if err != nil {
-		return nil, err
-	}
 	f, err := openFile(path, os.O_CREATE|os.O_RDWR)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+		if err == nil {
+			f, err = openFile(path, os.O_CREATE|os.O_RDWR)
+		}
+	}
+	if errors.Is(err, os.ErrExist) || errors.Is(err, os.ErrNotExist) {
+		return nil, nil // removed while it was made
 	}
 	if err != nil {
 		return nil, err

@@ -58,33 +58,38 @@ func TestSources(t *testing.T) {
 			t.Error("the empty folder stayed")
 		}
 	})
-	t.Run("a folder without git that was handed out waits for nobody", func(t *testing.T) {
-		dir, _ := filepath.EvalSymlinks(t.TempDir())
-		for thread, source := range map[string]string{"ready": "", "ready-plain": dir} {
-			ws := prepare(t, w, thread, source)
-			place, err := w.place(thread)
-			must(t, err)
-			held, err := lock(ctx, place.file("lock"))
-			must(t, err)
-			if again := prepare(t, w, thread, source); again != ws {
+	t.Run("a fresh folder that is gone is made again", func(t *testing.T) {
+		ws := prepare(t, w, "gone", "")
+		for _, replaced := range []bool{false, true} {
+			must(t, os.Remove(ws.Path))
+			if replaced {
+				write(t, filepath.Dir(ws.Path), filepath.Base(ws.Path), "no folder")
+				if _, err := w.Prepare(ctx, "gone", ""); err == nil {
+					t.Error("a file was handed out as a workspace")
+				}
+				continue
+			}
+			if again := prepare(t, w, "gone", ""); again != ws || !exists(again.Path) {
 				t.Errorf("%+v, then %+v", ws, again)
 			}
-			bound, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-			if _, err := w.Prepare(bound, thread, t.TempDir()); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("another source: %v", err)
-			}
-			must(t, os.Rename(ws.Path, ws.Path+".away"))
-			if _, err := w.Prepare(bound, thread, source); err == nil {
-				t.Error("prepared without the folder, and without the lock")
-			}
-			cancel()
-			must(t, held.Close())
-			must(t, os.Rename(ws.Path+".away", ws.Path))
 		}
-		gone := prepare(t, w, "ready", "")
-		must(t, os.Remove(gone.Path))
-		if again := prepare(t, w, "ready", ""); !exists(again.Path) {
-			t.Error("a folder that is gone was not made again")
+	})
+	t.Run("a run waits for whoever found the thread idle", func(t *testing.T) {
+		dir, _ := filepath.EvalSymlinks(t.TempDir())
+		for thread, source := range map[string]string{"idle": "", "idle-plain": dir} {
+			prepare(t, w, thread, source)
+			must(t, w.WhileIdle(ctx, thread, func() error { return nil }, func(i Idle) error {
+				bound, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+				defer cancel()
+				if ws, err := w.Prepare(bound, thread, source); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("prepared %+v meanwhile, %v", ws, err)
+				}
+				_, err := i.Cleanup(ctx)
+				return err
+			}))
+			if ws := prepare(t, w, thread, source); !exists(ws.Path) {
+				t.Errorf("%s was handed out, and is gone", ws.Path)
+			}
 		}
 	})
 	t.Run("a subfolder", func(t *testing.T) {

@@ -42,19 +42,19 @@ func (ws Workspace) Git() bool { return ws.record.Kind == kindWorktree }
 // Only the run that holds the thread may call it: when a guarded run was killed
 // before it was verified, Prepare undoes what that run changed.
 func (w *Workspaces) Prepare(ctx context.Context, thread, source string) (Workspace, error) {
-	place, err := w.place(thread)
-	if err != nil {
-		return Workspace{}, err
-	}
-	if ws, ok := place.ready(source); ok {
-		return ws, nil
-	}
-	place, unlock, err := w.enter(ctx, thread)
+	place, unlock, err := w.locked(ctx, thread)
 	if err != nil {
 		return Workspace{}, err
 	}
 	defer unlock()
-	ws, err := place.prepare(ctx, source)
+	if ws, ok := place.ready(source); ok {
+		return ws, nil
+	}
+	err = place.tidy()
+	var ws Workspace
+	if err == nil {
+		ws, err = place.prepare(ctx, source)
+	}
 	if err != nil {
 		return Workspace{}, fmt.Errorf("workspace of %s: %w", thread, explain(err, w.Dir))
 	}
@@ -94,8 +94,8 @@ func (w *Workspaces) Threads() ([]string, error) {
 }
 
 // ready returns the workspace of a thread that works without git, when it was handed
-// out before and is there. Nothing in such a folder can be half made or left by
-// somebody, so it needs no lock.
+// out before and is there: nothing in such a folder can be half made or left by a
+// killed operation.
 func (p place) ready(source string) (Workspace, bool) {
 	source, err := canonical(source)
 	if err != nil {

@@ -42,9 +42,10 @@ func (w *worker) newServed(name string) (*served, error) {
 	if err != nil {
 		return nil, err
 	}
+	_, longest := leases(w.cfg)
 	h := &handlers.Handler{
 		Service: name, Worker: w.name, Agent: b.agent, ReadOnly: b.readOnly, Structured: b.structured,
-		Store: w.store, Hand: w.relay.Hand, Runs: w.runs, Workspaces: w.places, Credentials: w.logins, Prompts: w.cfg.Prompts,
+		Store: w.store, Hand: w.relay.Hand, Runs: w.runs, Workspaces: w.places, Credentials: w.logins, Prompts: w.cfg.Prompts, Lease: longest,
 		Served:    func(ctx context.Context, s string) (bool, error) { return presence.Served(ctx, w.rdb, s) },
 		LoginBack: w.loginBack, Ended: w.ended, Log: w.log, Metrics: w.metrics,
 	}

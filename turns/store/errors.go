@@ -27,6 +27,9 @@ var (
 	ErrFull = errors.New("too many are waiting")
 	// ErrNoTurn: the thread has no open turn.
 	ErrNoTurn = errors.New("the thread has no open turn")
+	// ErrUnreadable: a strange hand wrote something else over a record. Asking again
+	// helps nobody.
+	ErrUnreadable = errors.New("what is stored is no record")
 	// ErrVersion: the stored data is newer than this program.
 	ErrVersion = errors.New("the stored data was written by a newer version")
 )

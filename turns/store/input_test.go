@@ -285,7 +285,8 @@ func TestClaimTakesTheLimitsOfItsTurn(t *testing.T) {
 		for i, tt := range []struct {
 			limits turns.Limits
 			stored string // written over what was stored; empty for nothing
-		}{{limits: turns.Limits{}}, {limits: full}, {limits: full, stored: "garbage"}, {limits: full, stored: "40,,x,3m"}, {limits: full, stored: "-1,0,0,0,0"}} {
+		}{{limits: turns.Limits{}}, {limits: full}, {limits: full, stored: "garbage"}, {limits: full, stored: "40,,x,3m"}, {limits: full, stored: "-1,0,0,0,0"},
+			{limits: full, stored: "30,60,900,7200,99999999999999999999"}, {limits: full, stored: "9999999999,1e3,0x10, 5,+7"}} {
 			n := newTurn(fmt.Sprint("t", i), turns.Owner)
 			n.Seat.Limits = tt.limits
 			e := w.opens(n)

@@ -21,9 +21,10 @@ func encodeLimits(l turns.Limits) string {
 		l.Deliveries, l.Attempts, l.Losses, l.Reminders, short(l.Wait))
 }
 
-// short writes a duration in whole seconds, or in milliseconds with an m.
+// short writes a duration in whole seconds, or in milliseconds with an m: nine digits
+// at most, so what is longer than eleven days is cut to the second.
 func short(d time.Duration) string {
-	if d%time.Second == 0 {
+	if d%time.Second == 0 || d.Milliseconds() > 999_999_999 {
 		return strconv.Itoa(int(d / time.Second))
 	}
 	return strconv.FormatInt(d.Milliseconds(), 10) + "m"
@@ -31,10 +32,14 @@ func short(d time.Duration) string {
 
 // long reads a duration that short wrote; 0 for what is none.
 func long(text string) time.Duration {
-	if ms, ok := strings.CutSuffix(text, "m"); ok {
-		return time.Duration(max(0, number64(ms))) * time.Millisecond
+	digits, millis := strings.CutSuffix(text, "m")
+	if len(digits) > 9 || strings.Trim(digits, "0123456789") != "" {
+		return 0
 	}
-	return time.Duration(max(0, number64(text))) * time.Second
+	if millis {
+		return time.Duration(number64(digits)) * time.Millisecond
+	}
+	return time.Duration(number64(digits)) * time.Second
 }
 
 func decodeLimits(text string) turns.Limits {

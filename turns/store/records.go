@@ -55,12 +55,12 @@ func (r *Reading) Along(p redis.Pipeliner) {
 
 // Records returns the records. It asks now what was not asked along with another
 // call, or was not answered there, or was guessed wrongly. ErrNotFound when there is
-// no such turn; a missing attempt is left zero.
+// no such turn, ErrUnreadable when a record is none; a missing attempt is left zero.
 func (r *Reading) Records(ctx context.Context) (Records, error) {
 	if r.failure() != nil {
 		_, _ = pipeline.Send(ctx, r.store.rdb, r.Along)
 		if err := r.failure(); err != nil {
-			return Records{}, fmt.Errorf("read turn %s: %w", r.turn, err)
+			return Records{}, unread(r.turn, err)
 		}
 	}
 	if len(r.tu.Val()) == 0 {
@@ -80,7 +80,7 @@ func (r *Reading) Records(ctx context.Context) (Records, error) {
 			return nil
 		})
 		if err != nil {
-			return Records{}, fmt.Errorf("read turn %s: %w", r.turn, err)
+			return Records{}, unread(r.turn, err)
 		}
 	}
 	if len(at.Val()) > 0 {
@@ -98,6 +98,14 @@ func (r *Reading) failure() error {
 		return errNotAsked
 	}
 	return errors.Join(r.th.Err(), r.tu.Err(), r.at.Err(), r.pa.Err(), r.waiting.Err(), r.steers.Err())
+}
+
+// unread is the error of a turn that could not be read.
+func unread(turn string, err error) error {
+	if wrongType(err) {
+		return fmt.Errorf("read turn %s: %w (%w)", turn, ErrUnreadable, err)
+	}
+	return fmt.Errorf("read turn %s: %w", turn, err)
 }
 
 var errNotAsked = errors.New("not asked yet")

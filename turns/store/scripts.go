@@ -101,20 +101,22 @@ func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...any)
 // runAlong is run with further commands in the same round trip, after the script's.
 // How those went only they know.
 func (s *Store) runAlong(ctx context.Context, along []func(redis.Pipeliner), sc *script, keys []string, args ...any) (answer, error) {
-	if len(along) == 0 {
-		return s.run(ctx, sc, keys, args...)
+	send := func(eval func(redis.Pipeliner) *redis.Cmd) (any, error) {
+		var cmd *redis.Cmd
+		_, _ = pipeline.Send(ctx, s.rdb, func(p redis.Pipeliner) {
+			cmd = eval(p)
+			for _, add := range along {
+				add(p)
+			}
+		})
+		return cmd.Result()
 	}
-	var cmd *redis.Cmd
-	_, _ = pipeline.Send(ctx, s.rdb, func(p redis.Pipeliner) {
-		cmd = p.EvalSha(ctx, sc.lua.Hash(), keys, args...)
-		for _, add := range along {
-			add(p)
-		}
-	})
-	reply, err := cmd.Result()
+	reply, err := send(func(p redis.Pipeliner) *redis.Cmd { return p.EvalSha(ctx, sc.lua.Hash(), keys, args...) })
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, err = s.call(ctx, sc, keys, args...)
-	} else if err != nil {
+		// What goes along is asked again too: it stands behind the script.
+		reply, err = send(func(p redis.Pipeliner) *redis.Cmd { return sc.lua.Eval(ctx, p, keys, args...) })
+	}
+	if err != nil {
 		err = fmt.Errorf("%s: %w", sc.name, err)
 	}
 	return s.heard(sc, reply, err)

@@ -170,7 +170,7 @@ func tooLong(t *testing.T, again bool) {
 // The file is another one by then, so the turn goes on with it at once.
 func TestARefreshThatAnotherRunMade(t *testing.T) {
 	t.Parallel()
-	r := newLoginRig(t, setup{roles: map[string][]string{"owner": {"codex-main"}}}, map[string]string{"codex-main": "codex, config_dir: home"})
+	r := newLoginRig(t, setup{roles: map[string][]string{"owner": {"codex-main"}}, limits: heldLimits}, map[string]string{"codex-main": "codex, config_dir: home"})
 	file := filepath.Join(r.dir, "home", "auth.json")
 	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {
 		t.Fatal(err)

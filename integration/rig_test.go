@@ -56,6 +56,10 @@ type setup struct {
 	redis    []redistest.Option
 }
 
+// heldLimits are shortLimits for stories that look around while an agent is held back
+// from accepting its prompt: on a slow machine that takes its time.
+const heldLimits = "{lease: 3s, start: 80s, silence: 50s, run: 90s, grace: 1s}"
+
 const shortLimits = "{lease: 3s, start: 5s, silence: 50s, run: 90s, grace: 1s}"
 
 // rig is one deployment of one test.

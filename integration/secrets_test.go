@@ -24,7 +24,7 @@ const vault = "#!/bin/sh\ncat \"$(dirname \"$0\")/vault.login\"\n"
 // wherever it can: into errors, calls of tools and answers.
 func TestNoLoginIsSeen(t *testing.T) {
 	t.Parallel()
-	s := loginCrew("reviewer", "")
+	s := loginCrew("reviewer", heldLimits)
 	s.logins = "{first: {file: first.login}, second: {file: second.login}, other: {command: [./vault]}}"
 	r := newLoginRig(t, s, map[string]string{"claude": "claude", "codex-review": "codex"})
 	r.write(filepath.Join(r.dir, "first.login"), firstLogin+"\n", 0o600)

@@ -16,15 +16,14 @@ import (
 // task, as cancelled. It always wins or finds the end there already: what was
 // completed or failed stays so and is a conflict, what was cancelled is fine.
 func (c *Commands) Cancel(ctx context.Context, key, id string) (Result, error) {
-	key = keyed(key)
-	ref, err := c.Resolve(ctx, id)
+	ref, err := c.resolveWhole(ctx, id)
 	if err != nil {
 		return Result{}, refusal("cancel "+id, err)
 	}
 	if ref.Turn == "" {
 		return c.cancelThread(ctx, key, ref.Thread)
 	}
-	r, err := c.cancelTurn(ctx, key, ref.Turn, "cancelled by a person")
+	r, err := c.cancelTurn(ctx, keyed(key), ref.Turn, "cancelled by a person")
 	return r, refusal("cancel "+ref.Turn, err)
 }
 
@@ -56,21 +55,36 @@ func (c *Commands) cancelTurn(ctx context.Context, key, turn, reason string) (Re
 }
 
 // cancelThread cancels the open turn, then the paired task, until both hold: the
-// workflow may open a turn in between.
+// workflow may open a turn in between. A repeat with the same key cancels nothing
+// that was begun after it.
 func (c *Commands) cancelThread(ctx context.Context, key, thread string) (Result, error) {
 	var did []string
+	turn, aimed := "", key == ""
+	key = keyed(key)
 	return until("cancel "+thread, func() (Result, error) {
 		s, err := c.scene(ctx, thread)
 		if err != nil {
 			return Result{}, err
 		}
-		if open := s.thread.OpenTurn; open != "" {
+		open := s.thread.OpenTurn
+		if !aimed && (open != "" || s.unfinished()) {
+			at := named(open, s.last.ID)
+			aim, err := c.Store.Aim(ctx, thread, key, at, "")
+			if err != nil {
+				return Result{}, err
+			}
+			if aim.Turn != at {
+				return Result{Thread: thread, Turn: aim.Turn, Already: true, Text: doneBefore}, nil
+			}
+			aimed = true
+		}
+		if open != "" {
 			_, err := c.cancelTurn(ctx, key, open, "cancelled by a person")
 			if _, final := errors.AsType[*store.FinalError](err); err != nil && !final {
 				return Result{}, err
 			}
 			if err == nil {
-				did = append(did, open)
+				did, turn = append(did, open), open
 			}
 			return Result{}, errAgain
 		}
@@ -85,7 +99,9 @@ func (c *Commands) cancelThread(ctx context.Context, key, thread string) (Result
 			}
 			did = append(did, s.paired.ID)
 		}
-		return s.cancelled(did)
+		r, err := s.cancelled(did)
+		r.Turn = named(turn, r.Turn)
+		return r, err
 	})
 }
 
@@ -113,7 +129,15 @@ func (c *Commands) live(ctx context.Context, verb, key, id string) (store.Record
 	if err != nil {
 		return store.Records{}, Result{}, refusal(verb+" "+id, err)
 	}
-	if before, ok, err := c.before(ctx, ref.Thread, key); ok || err != nil {
+	aim, err := c.Store.AimedAt(ctx, ref.Thread, key)
+	if err != nil {
+		return store.Records{}, Result{}, err
+	}
+	if aim.Turn != "" && aim.Turn != r.Turn.ID {
+		done, err := c.aimedBefore(ctx, verb, key, aim)
+		return r, done, err
+	}
+	if before, ok, err := c.before(ctx, ref.Thread, key); aim.Turn == "" && ok || err != nil {
 		return r, before, err
 	}
 	ended, ok, err := c.Store.EndedBy(ctx, r.Turn, key)
@@ -121,7 +145,10 @@ func (c *Commands) live(ctx context.Context, verb, key, id string) (store.Record
 		return store.Records{}, Result{}, err
 	}
 	if ok {
-		return r, Result{Thread: ref.Thread, Turn: r.Turn.ID, Attempt: named(ended.Next, ended.ID), Already: true, Text: "already done by a command with this key"}, nil
+		return r, Result{Thread: ref.Thread, Turn: r.Turn.ID, Attempt: named(ended.Next, ended.ID), Already: true, Text: doneBefore}, nil
+	}
+	if aim.Turn != "" && aim.Attempt != r.Attempt.ID {
+		return store.Records{}, Result{}, refuse(Conflict, "see `enqueue why "+r.Turn.ID+"`", "%s %s: the turn has moved on to %s", verb, aim.Attempt, r.Attempt.ID)
 	}
 	switch {
 	case !r.Turn.State.Open():
@@ -130,6 +157,36 @@ func (c *Commands) live(ctx context.Context, verb, key, id string) (store.Record
 		return store.Records{}, Result{}, refuse(Conflict, "see `enqueue why "+r.Turn.ID+"`", "%s %s: the turn has moved on to %s", verb, ref.Attempt, r.Attempt.ID)
 	}
 	return r, Result{}, nil
+}
+
+// aimedBefore answers a repeated command that was about an earlier turn of its thread.
+func (c *Commands) aimedBefore(ctx context.Context, verb, key string, aim store.Aimed) (Result, error) {
+	r := Result{Thread: turns.ThreadOf(aim.Turn), Turn: aim.Turn, Attempt: aim.Attempt, Already: true, Text: doneBefore}
+	t, err := c.Store.Turn(ctx, aim.Turn)
+	if errors.Is(err, store.ErrNotFound) {
+		return r, nil // its retention has ended
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	ended, ok, err := c.Store.EndedBy(ctx, t, key)
+	if err != nil {
+		return Result{}, err
+	}
+	if !ok {
+		return Result{}, refuse(Conflict, "see `enqueue show "+t.ID+"`", "%s %s: it moved on in the meantime", verb, aim.Attempt)
+	}
+	r.Attempt = named(ended.Next, ended.ID)
+	return r, nil
+}
+
+// aim notes the attempt that a command with a key is about to end.
+func (c *Commands) aim(ctx context.Context, key string, r store.Records) error {
+	if key == "" {
+		return nil // one that was drawn is never repeated
+	}
+	_, err := c.Store.Aim(ctx, r.Turn.Thread, key, r.Turn.ID, r.Attempt.ID)
+	return err
 }
 
 // movedOn turns a refused write into a conflict that names the attempt.
@@ -143,6 +200,7 @@ func movedOn(verb string, a turns.Attempt, err error) error {
 // Handoff closes the current attempt as delegated and opens the next one of the
 // same turn on another service of its role.
 func (c *Commands) Handoff(ctx context.Context, key, id, to string) (Result, error) {
+	given := key
 	key = keyed(key)
 	r, done, err := c.live(ctx, "hand off", key, id)
 	if err != nil || done.Already {
@@ -154,6 +212,9 @@ func (c *Commands) Handoff(ctx context.Context, key, id, to string) (Result, err
 	case to == r.Attempt.Service:
 		return Result{}, refuse(Conflict, fmt.Sprintf("`enqueue restart %s` begins it anew there", r.Turn.ID), "%s is on %s already", r.Attempt.ID, to)
 	}
+	if err := c.aim(ctx, given, r); err != nil {
+		return Result{}, err
+	}
 	on, err := c.Store.DelegateAttempt(ctx, r.Attempt.ID, key, store.Successor{Service: to, Cause: turns.CauseOperator, Reason: "handed off by a person"})
 	if err != nil {
 		return Result{}, movedOn("hand off", r.Attempt, err)
@@ -164,6 +225,7 @@ func (c *Commands) Handoff(ctx context.Context, key, id, to string) (Result, err
 // Restart ends a live run and begins the turn anew with the next attempt, which
 // waits until the old agent is gone.
 func (c *Commands) Restart(ctx context.Context, key, id string) (Result, error) {
+	given := key
 	key = keyed(key)
 	r, done, err := c.live(ctx, "restart", key, id)
 	if err != nil || done.Already {
@@ -171,6 +233,9 @@ func (c *Commands) Restart(ctx context.Context, key, id string) (Result, error) 
 	}
 	if !r.Attempt.State.Held() {
 		return Result{}, refuse(Conflict, fmt.Sprintf("`enqueue retry %s` makes it due now", r.Turn.ID), "restart %s: it is %s, nothing runs yet", r.Attempt.ID, r.Attempt.State)
+	}
+	if err := c.aim(ctx, given, r); err != nil {
+		return Result{}, err
 	}
 	on, err := c.Store.RestartAttempt(ctx, r.Attempt.ID, key, store.Successor{Service: r.Attempt.Service, Cause: turns.CauseRestart, Reason: "restarted by a person"})
 	if err != nil {
@@ -239,24 +304,4 @@ func (c *Commands) ask(ctx context.Context, r store.Records, ask store.Ask) (Res
 	c.hurry(ctx, r.Attempt, ask)
 	return Result{Thread: r.Turn.Thread, Turn: r.Turn.ID, Attempt: r.Attempt.ID, Asked: ask.Kind,
 		Text: fmt.Sprintf("asked the run of %s (%s)", r.Attempt.ID, ask.Kind)}, nil
-}
-
-// Remove deletes what is stored of a thread and its child threads; their turn
-// counters stay. A thread with an open turn is a conflict.
-func (c *Commands) Remove(ctx context.Context, id string) (Result, error) {
-	if strings.ContainsAny(id, "/#") {
-		return Result{}, refuse(Invalid, "name the thread", "remove takes a whole thread, not %s", id)
-	}
-	ref, err := c.Resolve(ctx, id)
-	if err != nil {
-		return Result{}, refusal("remove "+id, err)
-	}
-	err = c.Store.Remove(ctx, ref.Thread)
-	if busy, ok := errors.AsType[*store.BusyError](err); ok {
-		return Result{}, &Error{Conflict, "remove " + ref.Thread + ": turn " + busy.Turn + " is open", "`enqueue cancel " + busy.Turn + "` ends it", err}
-	}
-	if err != nil {
-		return Result{}, refusal("remove "+ref.Thread, err)
-	}
-	return Result{Thread: ref.Thread, Text: "removed " + ref.Thread}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"rota/pairs"
 	"rota/turns"
@@ -31,6 +32,9 @@ func (c *Commands) Reply(ctx context.Context, a ReplyAsk) (Result, error) {
 	ref, err := c.Resolve(ctx, a.Thread)
 	if err != nil {
 		return Result{}, err
+	}
+	if ref.Turn != "" && strings.Contains(a.Thread, "#") {
+		return Result{}, refuse(Conflict, "`enqueue reply "+ref.Thread+" TEXT` speaks to the one that is there now", "%s is over", a.Thread)
 	}
 	what := "reply to " + ref.Thread
 	return until(what, func() (Result, error) {

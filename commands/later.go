@@ -226,18 +226,45 @@ func (c *Commands) ScheduleLs(ctx context.Context) ([]Planned, error) {
 	return planned, nil
 }
 
-// ScheduleRm removes a schedule by its name, or a stored command by its id.
-func (c *Commands) ScheduleRm(ctx context.Context, id string) (Result, error) {
+// ScheduleRm removes a schedule by its name, or a stored command by its id. A repeat
+// with the same key removes nothing that was added after it.
+func (c *Commands) ScheduleRm(ctx context.Context, key, id string) (Result, error) {
 	id, err := plannedID(id)
 	if err != nil {
 		return Result{}, err
+	}
+	thread := turns.ThreadOf(id)
+	if r, ok, err := c.scheduled(ctx, thread, key); ok || err != nil {
+		return r, err
 	}
 	name := strings.TrimSuffix(id, "/@"+cronName)
 	err = c.Store.TakeStored(ctx, id, 0)
 	if errors.Is(err, store.ErrNotFound) {
 		return Result{}, &Error{NotFound, "schedule " + name + ": not found", "`enqueue schedule ls` lists them", err}
 	}
-	return Result{Text: "removed " + name}, refusal("remove "+name, err)
+	if err != nil {
+		return Result{}, refusal("remove "+name, err)
+	}
+	return Result{Text: "removed " + name}, c.noteSchedule(ctx, thread, key)
+}
+
+// scheduled answers a repeated command about a schedule; its key is scoped to the
+// schedule's name.
+func (c *Commands) scheduled(ctx context.Context, name, key string) (Result, bool, error) {
+	if key == "" {
+		return Result{}, false, nil
+	}
+	aim, err := c.Store.AimedAt(ctx, name, key)
+	return Result{Already: true, Text: doneBefore}, aim.Turn != "", err
+}
+
+// noteSchedule notes that a command about a schedule is done.
+func (c *Commands) noteSchedule(ctx context.Context, name, key string) error {
+	if key == "" {
+		return nil
+	}
+	_, err := c.Store.Aim(ctx, name, key, scheduleID(name), "")
+	return err
 }
 
 // plannedID reads a schedule's name or a stored command's id.

@@ -169,7 +169,7 @@ func TestStoredTaskGivesUpVisibly(t *testing.T) {
 		if p := d.planned()[0]; p.Error == "" || fired < 100 || fired > 200 {
 			t.Fatalf("%d tries: %+v", fired, p)
 		}
-		if _, err := d.c.ScheduleRm(d.ctx, id); err != nil || len(d.planned()) != 0 {
+		if _, err := d.c.ScheduleRm(d.ctx, "", id); err != nil || len(d.planned()) != 0 {
 			t.Fatal(err)
 		}
 	})

@@ -75,11 +75,7 @@ func (c *Commands) Task(ctx context.Context, a TaskAsk) (Result, error) {
 		if err != nil {
 			return Result{}, err
 		}
-		r := c.opened(ctx, o, a.Thread, "")
-		if n := len(waiting); n > 0 && !o.Already && r.Note == "" {
-			r.Note = fmt.Sprintf("%s, which waited in %s", count(n, "message goes into it", "messages go into it"), a.Thread)
-		}
-		return r, nil
+		return c.opened(ctx, o, a.Thread, "").taking(waiting), nil
 	})
 }
 
@@ -160,9 +156,16 @@ func (c *Commands) Turn(ctx context.Context, a TurnAsk) (Result, error) {
 		if err := c.room(ctx, named(a.Service, seat.Services[0])); err != nil {
 			return Result{}, err
 		}
+		// What waits in another thread goes into the first turn of its next task.
+		var waiting []turns.Message
+		if s.exists && strings.Contains(a.Thread, "~") {
+			if waiting, err = c.Store.Waiting(ctx, a.Thread); err != nil {
+				return Result{}, err
+			}
+		}
 		o, err := c.Store.OpenTurn(ctx, store.NewTurn{
 			Command: a.Key, Thread: a.Thread, Number: s.thread.Turns + 1, Workspace: a.Workdir, Role: a.Role, Intent: intent, Seat: seat, Service: a.Service,
-			Prompt: a.Text, Parent: a.Parent, High: a.High, Reason: "turn",
+			Prompt: a.Text, Parent: a.Parent, High: a.High, Reason: "turn", Take: len(waiting),
 		})
 		if again(err) {
 			return Result{}, errAgain
@@ -173,8 +176,16 @@ func (c *Commands) Turn(ctx context.Context, a TurnAsk) (Result, error) {
 		if err != nil {
 			return Result{}, err
 		}
-		return c.opened(ctx, o, a.Thread, ""), nil
+		return c.opened(ctx, o, a.Thread, "").taking(waiting), nil
 	})
+}
+
+// taking notes that messages which waited in the thread go into the turn.
+func (r Result) taking(waiting []turns.Message) Result {
+	if n := len(waiting); n > 0 && !r.Already && r.Note == "" {
+		r.Note = fmt.Sprintf("%s, which waited in %s", count(n, "message goes into it", "messages go into it"), r.Thread)
+	}
+	return r
 }
 
 // checkTurn checks a turn's command before anything is read.

@@ -3,6 +3,7 @@ package commands
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 
 	"rota/turns"
@@ -33,7 +34,10 @@ func (c *Commands) Resolve(ctx context.Context, id string) (Ref, error) {
 		return Ref{}, err
 	}
 	ref := Ref{Thread: thread}
-	if rest == "" || strings.HasPrefix(rest, "#") {
+	if number, ok := strings.CutPrefix(rest, "#"); ok {
+		return c.pairedRef(ctx, ref, number)
+	}
+	if rest == "" {
 		return ref, nil
 	}
 	full := thread + rest
@@ -46,6 +50,39 @@ func (c *Commands) Resolve(ctx context.Context, id string) (Ref, error) {
 	}
 	ref.Turn = full
 	return ref, nil
+}
+
+// pairedRef is what a paired task's id names: its thread while it is the thread's last
+// one, else the last turn of it.
+func (c *Commands) pairedRef(ctx context.Context, ref Ref, number string) (Ref, error) {
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 1 || strconv.Itoa(n) != number {
+		return Ref{}, refuse(Invalid, "a paired task's id reads thread#1", "%q is no number of a paired task", number)
+	}
+	t, err := c.Store.Thread(ctx, ref.Thread)
+	if err != nil || n == t.Pairs {
+		return ref, err
+	}
+	id := turns.PairedID(ref.Thread, n)
+	last, err := c.lastTurn(ctx, t, id)
+	if err != nil {
+		return Ref{}, err
+	}
+	if last.ID == "" {
+		return Ref{}, refuse(NotFound, "`enqueue ls "+ref.Thread+"` lists the turns of the thread", "paired task %s: not found", id)
+	}
+	ref.Turn = last.ID
+	return ref, nil
+}
+
+// resolveWhole is Resolve for commands that end or remove something: the thread must
+// be written out.
+func (c *Commands) resolveWhole(ctx context.Context, id string) (Ref, error) {
+	ref, err := c.Resolve(ctx, id)
+	if name := turns.ThreadOf(id); err == nil && ref.Thread != name {
+		return Ref{}, refuse(NotFound, "write the whole name if you mean "+ref.Thread, "thread %s: not found", name)
+	}
+	return ref, err
 }
 
 // threadLike returns the thread of a name, or the only one that begins with it.

@@ -16,6 +16,7 @@ import (
 
 // ScheduleAsk asks for a schedule.
 type ScheduleAsk struct {
+	Key   string // a repeat with the same one changes nothing
 	Name  string // derives from the order's text when empty
 	Spec  string // five fields of cron, or @daily, @every 2h and the like
 	Zone  string // time zone of the spec; UTC when empty
@@ -78,6 +79,9 @@ func (c *Commands) ScheduleAdd(ctx context.Context, a ScheduleAsk) (Result, erro
 	if s.Next = ticks(now).UTC(); s.Next.IsZero() {
 		return Result{}, refuse(Invalid, "", "schedule %q never fires", a.Spec)
 	}
+	if r, ok, err := c.scheduled(ctx, a.Name, a.Key); ok || err != nil {
+		return r, err
+	}
 	id := scheduleID(a.Name)
 	added, err := c.Store.AddStored(ctx, store.Stored{ID: id, At: s.Next, Body: body(s)})
 	if err != nil {
@@ -85,7 +89,7 @@ func (c *Commands) ScheduleAdd(ctx context.Context, a ScheduleAsk) (Result, erro
 	}
 	r := Result{Thread: a.Order.Thread, Text: fmt.Sprintf("added schedule %s, next at %s", a.Name, clock(s.Next))}
 	if added {
-		return r, nil
+		return r, c.noteSchedule(ctx, a.Name, a.Key)
 	}
 	_, there, err := c.readSchedule(ctx, id)
 	if err != nil {

@@ -152,6 +152,7 @@ func (c *Commands) ShowThread(ctx context.Context, name string) (ThreadView, err
 	}
 	v.ID, v.Thread, v.Task = ref.Thread, ref.Thread, s.paired.ID
 	v.Created, v.Updated = Stamp(s.thread.Created), Stamp(s.thread.Updated)
+	v.Parent = named(v.Parent, s.thread.Parent)
 	if s.paired.ID != "" {
 		open, err := c.openTurn(ctx, s.thread)
 		if err != nil {

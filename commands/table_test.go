@@ -203,7 +203,7 @@ var verbs = map[string]func(d *desk, key, thread, turn string) (commands.Result,
 	"respond": func(d *desk, key, _, turn string) (commands.Result, error) {
 		return d.c.Respond(d.ctx, key, turn+":q1", "yes")
 	},
-	"rm": func(d *desk, _, thread, _ string) (commands.Result, error) { return d.c.Remove(d.ctx, thread) },
+	"rm": func(d *desk, key, thread, _ string) (commands.Result, error) { return d.c.Remove(d.ctx, key, thread) },
 	"handoff": func(d *desk, key, _, turn string) (commands.Result, error) {
 		to := "codex-spare"
 		if t, err := d.s.Turn(d.ctx, turn); err == nil && t.Role == turns.Reviewer {

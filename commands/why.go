@@ -48,6 +48,11 @@ func (c *Commands) Why(ctx context.Context, id string) (string, error) {
 func (c *Commands) whyIdle(ctx context.Context, s scene) (string, error) {
 	name := s.thread.Name
 	switch {
+	case s.last.ID == "" && s.thread.Parent != "":
+		return fmt.Sprintf("%s has no turn of its own: it is the thread of a sub-agent of %s. `enqueue why %s` says what that one does.",
+			name, s.thread.Parent, s.thread.Parent), nil
+	case s.last.ID == "" && s.thread.Turns > 0:
+		return fmt.Sprintf("The turns of %s were removed, or their retention has ended. `enqueue task TEXT --thread %s` begins new work.", name, name), nil
 	case s.last.ID == "":
 		return fmt.Sprintf("Nothing has been asked in %s: `enqueue task TEXT --thread %s` begins.", name, name), nil
 	case s.paired.ID == "":

@@ -81,8 +81,18 @@ func TestWhyExplainsEveryState(t *testing.T) {
 			`^T#1 was cancelled at .+\. .enqueue task TEXT --thread T. begins new work\.$`},
 		{"an earlier task", func(d *desk, n string) { d.task(n); d.must(d.c.Cancel(d.ctx, "", n)); d.task(n) }, "/1",
 			`^T/1 \(owner\) was cancelled .+\. Its paired task T#1 is cancelled\.$`},
-		{"removed", func(d *desk, n string) { d.lone(n); d.end(n, turns.Approve); d.must(d.c.Remove(d.ctx, n)) }, "",
-			`^Nothing has been asked in T: .enqueue task TEXT --thread T. begins\.$`},
+		{"removed", func(d *desk, n string) { d.lone(n); d.end(n, turns.Approve); d.must(d.c.Remove(d.ctx, "", n)) }, "",
+			`^The turns of T were removed, or their retention has ended\. .enqueue task TEXT --thread T. begins new work\.$`},
+		{"a sub-agent's thread", func(d *desk, n string) {
+			d.lone(n)
+			child, err := d.s.Item(d.ctx, d.start(n), turns.Item{ID: "i", Kind: turns.ItemSubAgent, State: turns.ItemOpen, Child: "helper"})
+			if err != nil || child != n+"~2" {
+				d.Fatal(child, err)
+			}
+			if v, err := d.c.ShowThread(d.ctx, child); err != nil || v.Parent != n+"/1" {
+				d.Errorf("%s: parent %q, %v", child, v.Parent, err)
+			}
+		}, "~2", `^T~2 has no turn of its own: it is the thread of a sub-agent of T/1\. .enqueue why T/1. says what that one does\.$`},
 	}
 	redistest.Each(t, func(t *testing.T, rdb redis.UniversalClient) {
 		d := newDesk(t, rdb)
@@ -102,7 +112,7 @@ func TestWhyExplainsEveryState(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				want := regexp.MustCompile(regexp.MustCompile(`\bT([/#: .])`).ReplaceAllString(s.want, thread+"$1"))
+				want := regexp.MustCompile(regexp.MustCompile(`\bT([/#: .~])`).ReplaceAllString(s.want, thread+"$1"))
 				if !want.MatchString(got) {
 					t.Fatalf("got  %s\nwant %s", got, want)
 				}

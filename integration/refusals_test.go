@@ -182,7 +182,7 @@ func TestPromise5FailsClosed(t *testing.T) {
 				t.Errorf("not logged:\n%s", claude.tail())
 			}
 			// The record stays as corrupt as it was made; verify would say so for ever.
-			if _, err := r.commands.Remove(t.Context(), "one"); err != nil {
+			if _, err := r.commands.Remove(t.Context(), "", "one"); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -20,7 +20,7 @@ func (m *Main) scheduleCommand() *cobra.Command {
 		return c.commands.SchedulePause(ctx, name, false)
 	})
 	rm := m.scheduleVerb("rm NAME|ID", "remove a schedule or a stored command", func(ctx context.Context, c *connection, name string) (commands.Result, error) {
-		return c.commands.ScheduleRm(ctx, name)
+		return c.commands.ScheduleRm(ctx, m.key, name)
 	})
 	return group("schedule", "give work again and again", `  enqueue schedule add "0 7 * * 1-5" task "read the new issues" --name morning --zone Europe/Berlin
   enqueue schedule add "@every 2h" turn "look for regressions" --role reviewer --name watch
@@ -98,7 +98,7 @@ func (m *Main) scheduleAdd() *cobra.Command {
 		Args: cobra.MinimumNArgs(3),
 		RunE: m.run(func(ctx context.Context, c *connection, args []string) (err error) {
 			o := &a.Order
-			a.Spec = args[0]
+			a.Key, a.Spec = m.key, args[0]
 			switch args[1] {
 			case "task":
 				if role != "" || o.Service != "" {

@@ -75,7 +75,7 @@ func (m *Main) handoffCommand() *cobra.Command {
 func (m *Main) rmCommand() *cobra.Command {
 	return m.act("rm THREAD", "remove a thread without an open turn", "  enqueue rm fix-login", m.threads,
 		func(ctx context.Context, c *connection, id string) (commands.Result, error) {
-			return c.commands.Remove(ctx, id)
+			return c.commands.Remove(ctx, m.key, id)
 		})
 }
 

@@ -140,7 +140,7 @@ func (c *campaign) clear() error {
 			_, err := c.commands.Cancel(ctx, "", name)
 			problems = append(problems, err)
 		}
-		_, err := c.commands.Remove(ctx, name)
+		_, err := c.commands.Remove(ctx, "", name)
 		problems = append(problems, err)
 	}
 	for _, service := range c.cfg.ServiceNames() {

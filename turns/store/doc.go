@@ -24,7 +24,7 @@
 //	rota:{sNN}:answers:ID              hash    what came of each request
 //	rota:{sNN}:attempt:ID              hash    one carrying of the turn: service, state, run, fence, error
 //	rota:{sNN}:paired:ID               hash    the paired task: version, status, counters
-//	rota:{sNN}:command:THREAD:KEY      string  what a command id was answered; expires
+//	rota:{sNN}:command:THREAD:KEY      string  what a command id was answered, or is about; expires
 //	rota:{sNN}:items:ROOT              hash    open items of a root thread and all below it
 //	rota:{sNN}:links:ROOT              hash    sub-agent links to child threads
 //	rota:{sNN}:live:ROOT               hash    open turn of each child thread

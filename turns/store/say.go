@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"rota/turns"
@@ -68,13 +69,14 @@ func full(what, bound string, number int) error {
 func cutCommand(text string) (turn, attempt string, ok bool) {
 	for i := range text {
 		if text[i] == '|' {
-			return text[:i], text[i+1:], true
+			return text[:i], strings.TrimSuffix(text[i+1:], aimMark), true
 		}
 	}
 	return text, "", false
 }
 
-// Command returns what a command id was answered: the turn and attempt it opened.
+// Command returns what a command id was answered: the turn and attempt it opened, or
+// is about.
 func (s *Store) Command(ctx context.Context, thread, command string) (turn, attempt string, ok bool, err error) {
 	text, err := s.text(ctx, s.of(thread).command(thread, command))
 	if err != nil || text == "" {

@@ -214,6 +214,10 @@ func (w *work) verdict(result agents.Result) (agents.Result, error) {
 		return result, turns.Fail(turns.ClassEmpty, "the agent succeeded without an answer")
 	}
 	if t.Paired == "" {
+		// A lone turn owes no verdict; one that it gives is kept.
+		if outcome, err := pairs.ParseVerdict(t.Role, result.Text); result.Outcome == "" && err == nil {
+			result.Outcome = outcome
+		}
 		return result, nil
 	}
 	if result.Outcome != "" {

@@ -51,6 +51,7 @@ func TestWhatAnExitMeans(t *testing.T) {
 		{"text that is no string", `echo '{"type":"result","text":7}'`, "", "", turns.ClassBadOutput, "result"},
 		{"unknown progress", `echo '{"type":"progress","progress":"most"}'; sleep 600`, "", "", turns.ClassBadOutput, "most"},
 		{"unknown kind", `echo '{"type":"item","id":"i","kind":"root","state":"open"}'; sleep 600`, "", "", turns.ClassBadOutput, "root"},
+		{"a kind with a hyphen", `echo '{"type":"item","id":"i","kind":"sub-agent","state":"open"}'; echo '{"type":"result","text":"ok"}'`, "ok", "", "", ""},
 		{"unknown state", `echo '{"type":"item","id":"i","kind":"tool","state":"half"}'; sleep 600`, "", "", turns.ClassBadOutput, "half"},
 		{"no id", `echo '{"type":"item","kind":"tool","state":"open"}'; sleep 600`, "", "", turns.ClassBadOutput, "id"},
 
@@ -58,6 +59,7 @@ func TestWhatAnExitMeans(t *testing.T) {
 		{"error with status 0", `echo '{"type":"error","class":"refusal"}'`, "", "", turns.ClassRefusal, ""},
 		{"error after a result", `echo '{"type":"result","text":"ok"}'; echo '{"type":"error","class":"server"}'`, "", "", turns.ClassServer, ""},
 		{"unknown class", `echo '{"type":"error","class":"bad luck","message":"m"}'`, "", "", turns.ClassUnknown, "bad luck"},
+		{"no class", `echo '{"type":"error","message":"m"}'`, "", "", turns.ClassUnknown, "an error without a class: m"},
 		{"a class of rota's own", `echo '{"type":"error","class":"shutdown"}'`, "", "", turns.ClassUnknown, "shutdown"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -74,14 +75,14 @@ const (
 
 func (l line) item(task agents.Task) (turns.Item, error) {
 	item := turns.Item{
-		ID: l.ID, Kind: turns.ItemKind(l.Kind), State: turns.ItemState(l.State), Title: cut(l.Title, maxTitle),
+		ID: l.ID, Kind: turns.ItemKind(strings.ReplaceAll(l.Kind, "-", "_")), State: turns.ItemState(l.State), Title: cut(l.Title, maxTitle),
 		Thread: task.Thread, Turn: task.Turn, Attempt: task.Attempt, Parent: l.Parent, Child: l.Child,
 	}
 	switch {
 	case item.ID == "" || len(item.ID) > maxID:
 		return item, turns.Fail(turns.ClassBadOutput, "an item needs an id of 1 to %d bytes", maxID)
 	case item.Kind == turns.ItemRoot || !slices.Contains(turns.ItemKinds, item.Kind):
-		return item, turns.Fail(turns.ClassBadOutput, "item %s: unknown kind %q", item.ID, cut(l.Kind, 40))
+		return item, turns.Fail(turns.ClassBadOutput, "item %s: unknown kind %q (agent_turn, tool, sub_agent, message, request or error)", item.ID, cut(l.Kind, 40))
 	case !slices.Contains([]turns.ItemState{turns.ItemOpen, turns.ItemCompleted, turns.ItemFailed}, item.State):
 		return item, turns.Fail(turns.ClassBadOutput, "item %s: unknown state %q (open, completed or failed)", item.ID, cut(l.State, 40))
 	case len(item.Child) > maxID || len(item.Parent) > maxID:
@@ -120,7 +121,10 @@ func (l line) failure(now time.Time) *turns.Failure {
 	f := &turns.Failure{Class: turns.Class(l.Class), Message: l.Message}
 	if !f.Class.Valid() || slices.Contains(ours, f.Class) {
 		f.Class = turns.ClassUnknown
-		f.Message = fmt.Sprintf("class %q: %s", cut(l.Class, 40), l.Message)
+		f.Message = fmt.Sprintf("unknown class %q: %s", cut(l.Class, 40), l.Message)
+		if l.Class == "" {
+			f.Message = "an error without a class: " + l.Message
+		}
 	}
 	if l.RetryAfter != "" {
 		if d, err := time.ParseDuration(l.RetryAfter); err == nil && d >= 0 {

@@ -146,6 +146,10 @@ func (m *Main) printThread(w io.Writer, v commands.ThreadView) {
 		fmt.Fprintf(w, "result   %s\n", v.Ref)
 	}
 	fmt.Fprintf(w, "created  %s\n\n", local(v.Created))
+	if len(v.Turns) == 0 && v.Parent != "" {
+		fmt.Fprintf(w, "It has no turns: a sub-agent of %s works in it, or it had some and they were removed.\n", v.Parent)
+		return
+	}
 	if len(v.Turns) == 0 {
 		fmt.Fprintln(w, "Its turns were removed, or their retention has ended. Their numbers are not used again.")
 		return

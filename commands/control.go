@@ -23,17 +23,22 @@ func (c *Commands) Cancel(ctx context.Context, key, id string) (Result, error) {
 	if ref.Turn == "" {
 		return c.cancelThread(ctx, key, ref.Thread)
 	}
-	r, err := c.cancelTurn(ctx, keyed(key), ref.Turn, "cancelled by a person")
+	r, err := c.cancelTurn(ctx, keyed(key), ref.Turn, "cancelled by a person", false)
 	return r, refusal("cancel "+ref.Turn, err)
 }
 
-func (c *Commands) cancelTurn(ctx context.Context, key, turn, reason string) (Result, error) {
+// cancelTurn cancels a turn, with whole its paired task in the same write.
+func (c *Commands) cancelTurn(ctx context.Context, key, turn, reason string, whole bool) (Result, error) {
 	r := Result{Thread: turns.ThreadOf(turn), Turn: turn, Text: "cancelled " + turn}
 	rec, err := c.Store.Records(ctx, turn, 0)
 	if err != nil {
 		return Result{}, err
 	}
-	ended, err := c.Store.Cancel(ctx, turn, key, reason)
+	cancel := c.Store.Cancel
+	if whole {
+		cancel = c.Store.GiveUp
+	}
+	ended, err := cancel(ctx, turn, key, reason)
 	if final, ok := errors.AsType[*store.FinalError](err); ok {
 		if final.State != turns.Cancelled {
 			return Result{}, err
@@ -54,8 +59,8 @@ func (c *Commands) cancelTurn(ctx context.Context, key, turn, reason string) (Re
 	return r, nil
 }
 
-// cancelThread cancels the open turn, then the paired task, until both hold: the
-// workflow may open a turn in between. A repeat with the same key cancels nothing
+// cancelThread cancels the open turn with its paired task, or one of them where the
+// other is not there, until both hold: the workflow may open a turn in between. A repeat with the same key cancels nothing
 // that was begun after it.
 func (c *Commands) cancelThread(ctx context.Context, key, thread string) (Result, error) {
 	var did []string
@@ -79,12 +84,15 @@ func (c *Commands) cancelThread(ctx context.Context, key, thread string) (Result
 			aimed = true
 		}
 		if open != "" {
-			_, err := c.cancelTurn(ctx, key, open, "cancelled by a person")
+			_, err := c.cancelTurn(ctx, key, open, "cancelled by a person", true)
 			if _, final := errors.AsType[*store.FinalError](err); err != nil && !final {
 				return Result{}, err
 			}
 			if err == nil {
 				did, turn = append(did, open), open
+				if s.unfinished() && s.last.ID == open {
+					did = append(did, s.paired.ID)
+				}
 			}
 			return Result{}, errAgain
 		}
@@ -266,7 +274,7 @@ func (c *Commands) Interrupt(ctx context.Context, key, id string) (Result, error
 		return done, err
 	}
 	if r.Attempt.State == turns.Queued {
-		done, err := c.cancelTurn(ctx, key, r.Turn.ID, "interrupted before the agent ran")
+		done, err := c.cancelTurn(ctx, key, r.Turn.ID, "interrupted before the agent ran", false)
 		return done, refusal("interrupt "+r.Turn.ID, err)
 	}
 	done, err = c.ask(ctx, r, store.Ask{ID: key, Kind: "interrupt"})

@@ -176,6 +176,9 @@ func TestCancelOfAThreadNamesItsTurn(t *testing.T) {
 	d := newDesk(t, redistest.Mini(t))
 	d.task("fix")
 	d.must(d.c.Cancel(d.ctx, "", "fix"))
+	if p, err := d.s.Paired(d.ctx, "fix#1"); err != nil || p.Status != turns.PairCancelled || p.Version != 2 {
+		t.Errorf("the paired task was cancelled in more than one write: %+v, %v", p, err)
+	}
 	d.lone("fix")
 	if r := d.must(d.c.Cancel(d.ctx, "", "fix")); r.Turn != "fix/2" || r.Text != "cancelled fix/2" {
 		t.Errorf("%+v", r)

@@ -12,7 +12,8 @@ import (
 // paired task or to another one than v.Paired, and leaves the paired task as it
 // is when that has ended or waits for a person already.
 //
-// A turn that did not complete never opens another one. A completed turn whose
+// A turn that did not complete never opens another one; with one that is given up the
+// paired task is cancelled. A completed turn whose
 // role, intent or outcome does not fit the status waits for a person too: there
 // is no default outcome.
 func Plan(v turns.View) turns.Plan {
@@ -22,6 +23,9 @@ func Plan(v turns.View) turns.Plan {
 	}
 	if p.Status.Finished() || p.Status == turns.NeedsHuman {
 		return turns.Plan{Paired: p}
+	}
+	if v.Ending.GivenUp {
+		return CancelPaired(p)
 	}
 	if v.Ending.State != turns.Completed {
 		return park(p, unfinished(v))

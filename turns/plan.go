@@ -14,6 +14,7 @@ type Ending struct {
 	Tree     string // the workspace's tree at the end of the run
 	Progress Progress
 	Usage    string // what the run cost, JSON
+	GivenUp  bool   // a person gives the whole paired task up with the turn
 	// StartTree is the workspace's tree at the start of the run that ends the turn.
 	StartTree string
 }

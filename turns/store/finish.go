@@ -89,14 +89,23 @@ func (s *Store) LoseLast(ctx context.Context, r Run, own bool, e turns.Ending) (
 // agent is gone. Open child turns that name this turn as their parent are
 // cancelled too.
 func (s *Store) Cancel(ctx context.Context, turn, command, reason string) (Ended, error) {
+	return s.cancel(ctx, turn, command, turns.Ending{State: turns.Cancelled, Reason: reason})
+}
+
+// GiveUp is Cancel of a turn together with its paired task, which is cancelled in the
+// same write.
+func (s *Store) GiveUp(ctx context.Context, turn, command, reason string) (Ended, error) {
+	return s.cancel(ctx, turn, command, turns.Ending{State: turns.Cancelled, Reason: reason, GivenUp: true})
+}
+
+func (s *Store) cancel(ctx context.Context, turn, command string, e turns.Ending) (Ended, error) {
 	for range 100 {
 		t, err := s.Turn(ctx, turn)
 		if err != nil {
 			return Ended{}, err
 		}
 		attempt := turns.AttemptID(turn, t.Attempt)
-		ended, err := s.finish(ctx, attempt, how{script: scriptCancel, verb: turns.VerbCancel, by: command, keep: true, attempt: turns.Cancelled},
-			turns.Ending{State: turns.Cancelled, Reason: reason})
+		ended, err := s.finish(ctx, attempt, how{script: scriptCancel, verb: turns.VerbCancel, by: command, keep: true, attempt: turns.Cancelled}, e)
 		if errors.Is(err, ErrStale) {
 			if t, err := s.Turn(ctx, turn); err == nil && t.State.FinalForTurn() {
 				return Ended{}, &FinalError{turn, t.State}
@@ -106,7 +115,7 @@ func (s *Store) Cancel(ctx context.Context, turn, command, reason string) (Ended
 		if err != nil {
 			return Ended{}, err
 		}
-		return ended, s.cancelChildren(ctx, turn, command, reason)
+		return ended, s.cancelChildren(ctx, turn, command, e.Reason)
 	}
 	return Ended{}, fmt.Errorf("cancel %s: %w", turn, ErrMoved)
 }

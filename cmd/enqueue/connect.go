@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"strings"
@@ -137,6 +138,9 @@ func (m *Main) redisHint() string {
 // unreachable reports whether an error is of the connection, or of a Redis that
 // can't serve now.
 func unreachable(err error) bool {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return false // of a file, though it has the methods of a net.Error
+	}
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true
 	}

@@ -71,7 +71,9 @@ func (m *Main) watchCommand() *cobra.Command {
 						continue
 					}
 					if m.output == "table" {
-						fmt.Fprintln(m.out, sentence(e))
+						if _, err := fmt.Fprintln(m.out, sentence(e)); err != nil {
+							return err
+						}
 					} else if err := m.printLine(commands.ViewMove(e)); err != nil {
 						return err
 					}

@@ -20,6 +20,9 @@ func tty(w any) (width int, ok bool) {
 	if s, ok := w.(*screen); ok {
 		w = s.Writer
 	}
+	if o, ok := w.(*output); ok {
+		w = o.Writer
+	}
 	f, isFile := w.(*os.File)
 	if !isFile || !term.IsTerminal(int(f.Fd())) {
 		return 0, false
@@ -210,7 +213,9 @@ func (m *Main) show(ctx context.Context, c *connection, print func(w io.Writer) 
 			if before = text; terminal {
 				view.clear()
 			}
-			fmt.Fprint(m.out, text)
+			if _, err := fmt.Fprint(m.out, text); err != nil {
+				return err
+			}
 		}
 		if _, err := tail.Next(ctx, 2*time.Second); err != nil {
 			if ctx.Err() != nil {

@@ -38,9 +38,10 @@ type Main struct {
 // stderr everything else.
 func (m *Main) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	redis.SetLogger(silent{})
-	m.in, m.out, m.err = stdin, stdout, stderr
+	written := &output{Writer: stdout}
+	m.in, m.out, m.err = stdin, written, stderr
 	if _, terminal := tty(stdout); terminal {
-		m.out = &screen{Writer: stdout}
+		m.out = &screen{Writer: written}
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -48,9 +49,9 @@ func (m *Main) Run(ctx context.Context, args []string, stdin io.Reader, stdout, 
 	root := m.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
+	root.SetOut(written)
 	root.SetErr(stderr)
-	err := m.traced(ctx, root, args)
+	err := written.judge(m.traced(ctx, root, args))
 	if err == nil {
 		return exitOK
 	}

@@ -271,10 +271,32 @@ func TestUnreadableStoredCommandStaysVisible(t *testing.T) {
 	}
 }
 
+// A schedule of an earlier version may have an interval that is refused now.
+func TestStoredScheduleWithARefusedIntervalStops(t *testing.T) {
+	d, now := clockDesk(t, redistest.Mini(t))
+	body := `{"spec":"@every -1h","zone":"UTC","order":{"text":"x"},"next":"2026-03-02T06:59:30Z"}`
+	if _, err := d.s.AddStored(d.ctx, store.Stored{ID: "n/@cron", At: now.Now(), Body: body}); err != nil {
+		t.Fatal(err)
+	}
+	if f := d.fire("n/@cron"); f.Turn != "" || !strings.Contains(f.Error, "smallest interval") {
+		t.Fatalf("%+v", f)
+	}
+	if p := d.planned()[0]; !p.Paused || p.Error == "" || !time.Time(p.Next).IsZero() {
+		t.Fatalf("%+v", p)
+	}
+	if _, err := d.c.SchedulePause(d.ctx, "n", false); commands.KindOf(err) != commands.Invalid {
+		t.Fatal(err)
+	}
+}
+
 func TestRefusedSchedules(t *testing.T) {
 	d, _ := clockDesk(t, redistest.Mini(t))
 	for i, a := range []commands.ScheduleAsk{
 		{Name: "n", Spec: "0 0 30 2 *", Order: commands.Order{Text: "x"}},
+		{Name: "n", Spec: "@every -1h", Order: commands.Order{Text: "x"}},
+		{Name: "n", Spec: "@every 0s", Order: commands.Order{Text: "x"}},
+		{Name: "n", Spec: "@every 500ms", Order: commands.Order{Text: "x"}},
+		{Name: "n", Spec: "@every 1.7s", Order: commands.Order{Text: "x"}},
 		{Name: "n", Spec: "every day", Order: commands.Order{Text: "x"}},
 		{Name: "n", Spec: "@daily", Zone: "Nowhere/City", Order: commands.Order{Text: "x"}},
 		{Name: "n", Spec: "TZ=UTC 0 0 * * *", Order: commands.Order{Text: "x"}},

@@ -49,6 +49,12 @@ func (s schedule) ticks() (func(time.Time) time.Time, error) {
 	if err != nil {
 		return nil, &Error{Invalid, fmt.Sprintf("schedule %q: %v", s.Spec, err), `the times read like "0 7 * * 1-5" or "@every 2h"`, err}
 	}
+	// The parser makes seconds of what is none of them: of -1h one second.
+	if text, ok := strings.CutPrefix(s.Spec, "@every "); ok {
+		if every, err := time.ParseDuration(text); err != nil || every < time.Second || every%time.Second != 0 {
+			return nil, refuse(Invalid, `write an interval such as "@every 30s" or "@every 2h"`, "schedule %q: the smallest interval is 1s, in whole seconds", s.Spec)
+		}
+	}
 	return func(t time.Time) time.Time { return parsed.Next(t.In(zone)) }, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"rota/internal/config"
 	"rota/pairs"
 	"rota/turns"
 	"rota/turns/store"
@@ -80,9 +81,17 @@ func (m *Main) bench(ctx context.Context, c *connection, rounds, parallel int) e
 		return err
 	}
 	r.Redis, r.Persistence = serverOf(ctx, c.rdb)
+	// The connection of the commands ends with an interrupt, which comes before the end
+	// of the rounds that have begun and before they are removed.
+	rdb, err := config.RedisClient(c.config.Redis)
+	if err != nil {
+		return badConfig(err)
+	}
+	defer rdb.Close()
+	lasting := context.WithoutCancel(ctx)
 	seat := turns.Seat{Services: []string{benchService}}
 	// The relay must not look at these turns while they are played.
-	s, err := store.Open(ctx, c.rdb, store.Options{Plan: pairs.Plan, Grace: 10 * time.Minute,
+	s, err := store.Open(ctx, rdb, store.Options{Plan: pairs.Plan, Grace: 10 * time.Minute,
 		Crew: turns.Crew{turns.Owner: seat, turns.Reviewer: seat}})
 	if err != nil {
 		return err
@@ -91,7 +100,7 @@ func (m *Main) bench(ctx context.Context, c *connection, rounds, parallel int) e
 	began := time.Now()
 	var all sync.WaitGroup
 	for range parallel {
-		all.Go(func() { b.play(ctx) })
+		all.Go(func() { b.play(lasting) })
 	}
 	for r.Rounds < rounds && time.Since(began) < benchTime && ctx.Err() == nil {
 		b.queue <- r.Rounds
@@ -100,10 +109,20 @@ func (m *Main) bench(ctx context.Context, c *connection, rounds, parallel int) e
 	close(b.queue)
 	all.Wait()
 	r.Seconds = time.Since(began).Seconds()
+	if ctx.Err() != nil {
+		m.say(fmt.Sprintf("interrupted: the threads of %d rounds are removed", r.Rounds))
+	}
 	for i := range r.Rounds {
-		if err := s.Remove(context.WithoutCancel(ctx), b.thread(i)); err != nil && b.err == nil {
+		err := s.Remove(lasting, b.thread(i))
+		if err != nil && b.err == nil {
 			b.err = err
 		}
+		if err != nil && unreachable(err) {
+			break
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	if b.err != nil {
 		return b.err

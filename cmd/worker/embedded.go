@@ -38,6 +38,10 @@ func startEmbedded(ctx context.Context, cfg config.Config, log *slog.Logger) (*e
 		}
 		log.Warn("no redis-server on the PATH: the store is in memory and nothing outlives this process")
 	}
+	if cfg.RedisExplicit {
+		log.Warn("a redis is configured, and --embedded does not use it: enqueue with this configuration uses that one, not this store",
+			"configured", redisName(cfg.Redis), "embedded", e.url)
+	}
 	remove, err := config.WriteEmbedded(cfg.Data, config.Embedded{Redis: e.url, PID: os.Getpid(), Config: cfg.File})
 	if err != nil {
 		e.stop()

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"log/slog"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"rota/internal/config"
@@ -31,6 +33,23 @@ func TestEmbeddedStoreKeepsEveryWrite(t *testing.T) {
 	for _, f := range doctor.Redis(t.Context(), rdb, config.Config{}, true) {
 		if f.Level != doctor.OK {
 			t.Errorf("the doctor finds %+v", f)
+		}
+	}
+}
+
+// A Redis that is configured beside --embedded is the one that enqueue takes.
+func TestEmbeddedSaysThatTheConfiguredRedisIsNotUsed(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	for _, named := range []bool{true, false} {
+		var out bytes.Buffer
+		cfg := config.Config{Data: t.TempDir(), Redis: "redis://db:6379/0", RedisExplicit: named}
+		e, err := startEmbedded(t.Context(), cfg, slog.New(slog.NewTextHandler(&out, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.stop()
+		if got := strings.Contains(out.String(), "--embedded does not use it") && strings.Contains(out.String(), "configured=redis://db:6379/0"); got != named {
+			t.Errorf("configured %t: %s", named, out.String())
 		}
 	}
 }

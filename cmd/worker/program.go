@@ -163,6 +163,10 @@ func (p *Program) work(ctx context.Context, f flags) error {
 	if f.embedded == (f.service != "") {
 		return &codedError{exitUsage, errors.New("say --service NAME or --embedded"), "worker --help shows both"}
 	}
+	if f.embedded && f.redis != "" {
+		return &codedError{exitUsage, errors.New("--embedded brings its own store and --redis names another one"),
+			"leave one of them out; worker --service NAME --redis URL serves a service there"}
+	}
 	if f.logs != "" && f.logs != "text" && f.logs != "json" {
 		return &codedError{exitUsage, fmt.Errorf("--log %q is no format", f.logs), "use text or json"}
 	}

@@ -11,8 +11,9 @@ func TestUsage(t *testing.T) {
 		"":                         "--embedded",
 		"--service own --embedded": "--embedded",
 		"--service own --log xml":  "text or json",
-		"--service own --nosuch":   "--help",
-		"nosuch":                   "--help",
+		"--embedded --redis redis://127.0.0.1:1/0": "hint: leave one of them out",
+		"--service own --nosuch":                   "--help",
+		"nosuch":                                   "--help",
 	} {
 		var said strings.Builder
 		if code := New(io.Discard, &said).Run(t.Context(), strings.Fields(args)); code != exitUsage || !strings.Contains(said.String(), want) {

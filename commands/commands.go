@@ -50,6 +50,7 @@ type Result struct {
 	Thread  string
 	Turn    string // the turn it opened or acted on; empty for none
 	Attempt string // the attempt it opened or acted on; empty for none
+	Stored  string // the stored command or schedule it made, changed or removed, as ScheduleRm takes it; empty for none
 	Already bool   // a repeat of an earlier command, or nothing was left to do
 	Asked   string // what a live run was asked to: interrupt, steer or respond; see Answered
 	Text    string // what happened, one line for people

@@ -233,8 +233,7 @@ func (c *Commands) ScheduleRm(ctx context.Context, key, id string) (Result, erro
 	if err != nil {
 		return Result{}, err
 	}
-	thread := turns.ThreadOf(id)
-	if r, ok, err := c.scheduled(ctx, thread, key); ok || err != nil {
+	if r, ok, err := c.scheduled(ctx, id, key); ok || err != nil {
 		return r, err
 	}
 	name := strings.TrimSuffix(id, "/@"+cronName)
@@ -245,25 +244,25 @@ func (c *Commands) ScheduleRm(ctx context.Context, key, id string) (Result, erro
 	if err != nil {
 		return Result{}, refusal("remove "+name, err)
 	}
-	return Result{Text: "removed " + name}, c.noteSchedule(ctx, thread, key)
+	return Result{Stored: id, Text: "removed " + name}, c.noteSchedule(ctx, id, key)
 }
 
 // scheduled answers a repeated command about a schedule; its key is scoped to the
 // schedule's name.
-func (c *Commands) scheduled(ctx context.Context, name, key string) (Result, bool, error) {
+func (c *Commands) scheduled(ctx context.Context, id, key string) (Result, bool, error) {
 	if key == "" {
 		return Result{}, false, nil
 	}
-	aim, err := c.Store.AimedAt(ctx, name, key)
-	return Result{Already: true, Text: doneBefore}, aim.Turn != "", err
+	aim, err := c.Store.AimedAt(ctx, turns.ThreadOf(id), key)
+	return Result{Stored: id, Already: true, Text: doneBefore}, aim.Turn != "", err
 }
 
 // noteSchedule notes that a command about a schedule is done.
-func (c *Commands) noteSchedule(ctx context.Context, name, key string) error {
+func (c *Commands) noteSchedule(ctx context.Context, id, key string) error {
 	if key == "" {
 		return nil
 	}
-	_, err := c.Store.Aim(ctx, name, key, scheduleID(name), "")
+	_, err := c.Store.Aim(ctx, turns.ThreadOf(id), key, id, "")
 	return err
 }
 
@@ -276,6 +275,16 @@ func plannedID(id string) (string, error) {
 		return "", refuse(Invalid, "`enqueue schedule ls` lists them", "%v", err)
 	}
 	return id, nil
+}
+
+// ScheduleName returns the name of the schedule that has an id, nothing for a stored
+// command.
+func ScheduleName(id string) string {
+	name, ok := strings.CutSuffix(id, "/@"+cronName)
+	if !ok {
+		return ""
+	}
+	return name
 }
 
 func scheduleID(name string) string { return store.StoredID(name, cronName) }

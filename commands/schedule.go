@@ -85,17 +85,17 @@ func (c *Commands) ScheduleAdd(ctx context.Context, a ScheduleAsk) (Result, erro
 	if s.Next = ticks(now).UTC(); s.Next.IsZero() {
 		return Result{}, refuse(Invalid, "", "schedule %q never fires", a.Spec)
 	}
-	if r, ok, err := c.scheduled(ctx, a.Name, a.Key); ok || err != nil {
+	id := scheduleID(a.Name)
+	if r, ok, err := c.scheduled(ctx, id, a.Key); ok || err != nil {
 		return r, err
 	}
-	id := scheduleID(a.Name)
 	added, err := c.Store.AddStored(ctx, store.Stored{ID: id, At: s.Next, Body: body(s)})
 	if err != nil {
 		return Result{}, refusal("schedule "+a.Name, err)
 	}
-	r := Result{Thread: a.Order.Thread, Text: fmt.Sprintf("added schedule %s, next at %s", a.Name, clock(s.Next))}
+	r := Result{Thread: a.Order.Thread, Stored: id, Text: fmt.Sprintf("added schedule %s, next at %s", a.Name, clock(s.Next))}
 	if added {
-		return r, c.noteSchedule(ctx, a.Name, a.Key)
+		return r, c.noteSchedule(ctx, id, a.Key)
 	}
 	_, there, err := c.readSchedule(ctx, id)
 	if err != nil {
@@ -135,7 +135,7 @@ func (c *Commands) SchedulePause(ctx context.Context, name string, pause bool) (
 			return Result{}, err
 		}
 		if b.Paused == pause {
-			return Result{Already: true, Text: fmt.Sprintf("schedule %s is so already", name)}, nil
+			return Result{Stored: id, Already: true, Text: fmt.Sprintf("schedule %s is so already", name)}, nil
 		}
 		b.Paused = pause
 		text := fmt.Sprintf("paused schedule %s", name)
@@ -158,7 +158,7 @@ func (c *Commands) SchedulePause(ctx context.Context, name string, pause bool) (
 		if errors.Is(err, store.ErrMoved) {
 			return Result{}, errAgain
 		}
-		return Result{Text: text}, err
+		return Result{Stored: id, Text: text}, err
 	})
 }
 

@@ -118,14 +118,24 @@ func (m *Main) clearLogin(ctx context.Context, c *connection, logins *credential
 	if err != nil {
 		return err
 	}
-	if !changed {
+	woken := 0
+	if changed {
+		if woken, err = scheduler.WakeWaiting(ctx, c.store, c.relay, logins.ServicesOf(id)); err != nil {
+			return err
+		}
+	}
+	switch {
+	case m.output != "table":
+		return m.printJSON(m.out, struct {
+			Schema     int    `json:"schema"`
+			Credential string `json:"credential"`
+			Cleared    bool   `json:"cleared"` // false: it did not rest
+			Due        int    `json:"due"`     // turns that waited for it
+		}{commands.Schema, id, changed, woken})
+	case changed:
+		fmt.Fprintf(m.err, "cleared %s; %d waiting turns are due now\n", id, woken)
+	default:
 		fmt.Fprintln(m.err, id+" did not rest")
-		return nil
 	}
-	woken, err := scheduler.WakeWaiting(ctx, c.store, c.relay, logins.ServicesOf(id))
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(m.err, "cleared %s; %d waiting turns are due now\n", id, woken)
 	return nil
 }

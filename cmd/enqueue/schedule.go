@@ -13,13 +13,13 @@ import (
 )
 
 func (m *Main) scheduleCommand() *cobra.Command {
-	pause := m.scheduleVerb("pause NAME", "stop a schedule from firing", func(ctx context.Context, c *connection, name string) (commands.Result, error) {
+	pause := m.scheduleVerb("pause NAME", "paused", "stop a schedule from firing", func(ctx context.Context, c *connection, name string) (commands.Result, error) {
 		return c.commands.SchedulePause(ctx, name, true)
 	})
-	resume := m.scheduleVerb("resume NAME", "let a paused schedule go on", func(ctx context.Context, c *connection, name string) (commands.Result, error) {
+	resume := m.scheduleVerb("resume NAME", "resumed", "let a paused schedule go on", func(ctx context.Context, c *connection, name string) (commands.Result, error) {
 		return c.commands.SchedulePause(ctx, name, false)
 	})
-	rm := m.scheduleVerb("rm NAME|ID", "remove a schedule or a stored command", func(ctx context.Context, c *connection, name string) (commands.Result, error) {
+	rm := m.scheduleVerb("rm NAME|ID", "removed", "remove a schedule or a stored command", func(ctx context.Context, c *connection, name string) (commands.Result, error) {
 		return c.commands.ScheduleRm(ctx, m.key, name)
 	})
 	return group("schedule", "give work again and again", `  enqueue schedule add "0 7 * * 1-5" task "read the new issues" --name morning --zone Europe/Berlin
@@ -27,15 +27,30 @@ func (m *Main) scheduleCommand() *cobra.Command {
   enqueue schedule ls`, m.scheduleAdd(), m.scheduleLs(), pause, resume, rm)
 }
 
-func (m *Main) scheduleVerb(use, short string, f func(ctx context.Context, c *connection, name string) (commands.Result, error)) *cobra.Command {
+func (m *Main) scheduleVerb(use, done, short string, f func(ctx context.Context, c *connection, name string) (commands.Result, error)) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1), ValidArgsFunction: m.complete(m.schedules),
 		RunE: m.run(func(ctx context.Context, c *connection, args []string) error {
 			r, err := f(ctx, c, args[0])
-			if err == nil {
-				fmt.Fprintln(m.err, r.Text)
+			if err != nil {
+				return err
 			}
-			return err
+			return m.scheduled(r, done)
 		})}
+}
+
+// scheduled prints what was done to a schedule or a stored command.
+func (m *Main) scheduled(r commands.Result, done string) error {
+	if m.output == "table" {
+		fmt.Fprintln(m.err, r.Text)
+		return nil
+	}
+	return m.printJSON(m.out, struct {
+		Schema  int    `json:"schema"`
+		ID      string `json:"id"`
+		Name    string `json:"name"` // of a schedule
+		Done    string `json:"done"`
+		Already bool   `json:"already"`
+	}{commands.Schema, r.Stored, commands.ScheduleName(r.Stored), done, r.Already})
 }
 
 func (m *Main) schedules(ctx context.Context, c *connection) ([]string, error) {
@@ -118,10 +133,10 @@ func (m *Main) scheduleAdd() *cobra.Command {
 				return err
 			}
 			r, err := c.commands.ScheduleAdd(ctx, a)
-			if err == nil {
-				fmt.Fprintln(m.err, r.Text)
+			if err != nil {
+				return err
 			}
-			return err
+			return m.scheduled(r, "added")
 		})}
 	set := cmd.Flags()
 	set.StringVar(&a.Name, "name", "", "name of the schedule; derives from the text")

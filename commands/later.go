@@ -86,7 +86,7 @@ func (c *Commands) Later(ctx context.Context, o Order, at time.Time) (Result, er
 	if err != nil {
 		return Result{}, refusal("store a command", err)
 	}
-	r := Result{Thread: o.Thread, Already: !added, Text: fmt.Sprintf("stored %s: opens a turn in %s at %s", id, o.Thread, clock(at))}
+	r := Result{Thread: o.Thread, Stored: id, Already: !added, Text: fmt.Sprintf("stored %s: opens a turn in %s at %s", id, o.Thread, clock(at))}
 	if !added {
 		r.Text = "stored already as " + id
 	}

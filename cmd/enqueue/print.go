@@ -132,6 +132,7 @@ type answer struct {
 	Thread  string `json:"thread"`
 	Turn    string `json:"turn"`
 	Attempt string `json:"attempt"`
+	ID      string `json:"id,omitempty"` // of a command stored until its time
 }
 
 // done prints what a command came to: the sentence for people on stderr, the id
@@ -139,7 +140,7 @@ type answer struct {
 func (m *Main) done(r commands.Result, id string) error {
 	if m.output != "table" {
 		m.say(r.Note)
-		return m.printJSON(m.out, answer{commands.Schema, r.Thread, r.Turn, r.Attempt})
+		return m.printJSON(m.out, answer{commands.Schema, r.Thread, r.Turn, r.Attempt, r.Stored})
 	}
 	fmt.Fprintln(m.err, r.Text)
 	m.say(r.Note)

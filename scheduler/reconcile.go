@@ -172,7 +172,7 @@ func (r *Reconciler) tell(report Report) {
 			r.Metrics.Finding(string(f), report.Found[f])
 		}
 		switch f {
-		case FoundDue, FoundTaskWaits, FoundAlive, FoundCommand:
+		case FoundDue, FoundTaskWaits, FoundAlive, FoundCommand, FoundUnserved, FoundViolation:
 		default:
 			r.Log.Info("pass mended", "finding", string(f), "count", report.Found[f])
 		}

@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"rota/internal/metrics"
 	"rota/internal/redistest"
 	"rota/pairs"
 	"rota/turns/store"
@@ -138,5 +140,26 @@ func TestAProblemIsNoStorm(t *testing.T) {
 	}
 	if one, two := strings.Count(log.String(), "one can't"), strings.Count(log.String(), "two can't"); one != 2 || two != 1 {
 		t.Errorf("logged %d and %d times:\n%s", one, two, log.String())
+	}
+}
+
+// A service without a worker and a violation have lines of their own: nothing was
+// mended.
+func TestWhatIsOnlyFoundIsNotMended(t *testing.T) {
+	var out strings.Builder
+	registry := prometheus.NewRegistry()
+	r := NewReconciler(Config{Log: slog.New(slog.NewTextHandler(&out, nil)), Metrics: metrics.New(registry)})
+	r.tell(Report{Found: map[Finding]int{FoundUnserved: 1, FoundViolation: 1, FoundExpired: 2}})
+	if !strings.Contains(out.String(), "finding=lease_expired count=2") || strings.Count(out.String(), "\n") != 1 {
+		t.Errorf("said: %s", out.String())
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "rota_reconciler_findings_total" && len(f.GetMetric()) != 3 {
+			t.Errorf("counted %v", f)
+		}
 	}
 }

@@ -204,6 +204,9 @@ func (c *Commands) Retry(ctx context.Context, key, id string) (Result, error) {
 		if s.thread.OpenTurn != "" {
 			return Result{}, refuse(Conflict, "see `enqueue why "+s.thread.OpenTurn+"`", "%s has ended, and %s is open in its thread", r.Turn.ID, s.thread.OpenTurn)
 		}
+		if !strings.Contains(id, "/") && s.unfinished() && s.last.ID != "" {
+			r.Turn = s.last // the thread means what waits there, not a lone turn taken since
+		}
 		if r.Turn.Paired == "" {
 			s.last, s.paired = r.Turn, turns.Paired{}
 		}

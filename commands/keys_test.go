@@ -207,3 +207,40 @@ func TestWaitingMessagesGoIntoALoneTurn(t *testing.T) {
 		}
 	})
 }
+
+// A repeat of what was asked of a live run names the same turn and attempt.
+func TestARepeatedRequestNamesItsRun(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, rdb redis.UniversalClient) {
+		d := newDesk(t, rdb)
+		d.task("fix")
+		run := d.start("fix")
+		d.request(run)
+		for name, do := range map[string]func() (commands.Result, error){
+			"steer":     func() (commands.Result, error) { return d.c.Steer(d.ctx, "s", "fix", "hurry") },
+			"respond":   func() (commands.Result, error) { return d.c.Respond(d.ctx, "r", "fix/1:q1", "yes") },
+			"interrupt": func() (commands.Result, error) { return d.c.Interrupt(d.ctx, "i", "fix") },
+			"reply --steer": func() (commands.Result, error) {
+				return d.c.Reply(d.ctx, commands.ReplyAsk{Key: "rs", Thread: "fix", Text: "x", Steer: true})
+			},
+		} {
+			first, again := d.must(do()), d.must(do())
+			if !again.Already || again.Turn != "fix/1" || again.Attempt != "fix/1.1" || first.Turn != again.Turn || first.Attempt != again.Attempt {
+				t.Errorf("%s: first %+v, again %+v", name, first, again)
+			}
+		}
+	})
+}
+
+// A thread that is retried means its paired task that waits, also when a lone turn was
+// taken since.
+func TestRetryOfAThreadMeansWhatWaits(t *testing.T) {
+	d := newDesk(t, redistest.Mini(t))
+	d.task("fix")
+	d.end("fix", "")
+	d.lone("fix")
+	d.end("fix", turns.Approve)
+	r := d.must(d.c.Retry(d.ctx, "", "fix"))
+	if u, err := d.s.Turn(d.ctx, r.Turn); err != nil || u.RetryOf != "fix/1" || u.Paired != "fix#1" {
+		t.Errorf("%+v, %v", u, err)
+	}
+}

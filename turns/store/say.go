@@ -151,7 +151,7 @@ func (s *Store) Ask(ctx context.Context, attempt string, a Ask) error {
 	k := s.of(turn)
 	thread := turns.ThreadOf(turn)
 	reply, err := s.run(ctx, scriptAsk, []string{k.turn(turn), k.attempt(attempt), k.asks(turn), k.steers(turn), k.command(thread, a.ID), k.messages(thread)},
-		string(b), a.message(), ms(s.retention), "starting,running", maxAsks, MaxMessages+maxAsks, maxWaiting)
+		string(b), a.message(), ms(s.retention), "starting,running", maxAsks, MaxMessages+maxAsks, maxWaiting, turn+"|"+attempt)
 	if err != nil {
 		return err
 	}

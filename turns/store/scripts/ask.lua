@@ -12,7 +12,8 @@
 -- ARGV[5] how many requests a turn may get
 -- ARGV[6] how many steers and messages may wait
 -- ARGV[7] how many bytes of them may wait
--- Answers: {'asked', number} | {'already', number} | {'moved', state} | {'full', 'number', 'waiting' or 'bytes'} | {'unknown'}
+-- ARGV[8] what is remembered of the command: turn|attempt
+-- Answers: {'asked', number} | {'already', turn|attempt} | {'moved', state} | {'full', 'number', 'waiting' or 'bytes'} | {'unknown'}
 -- @include now bytes
 local before = redis.call('GET', KEYS[5])
 if before then return {'already', before} end
@@ -28,5 +29,5 @@ end
 redis.call('RPUSH', KEYS[3], ARGV[1])
 if ARGV[2] ~= '' then redis.call('RPUSH', KEYS[4], ARGV[2]) end
 local number = str(redis.call('HINCRBY', KEYS[1], 'asks', 1))
-redis.call('SET', KEYS[5], number, 'PX', ARGV[3])
+redis.call('SET', KEYS[5], ARGV[8], 'PX', ARGV[3])
 return {'asked', number}

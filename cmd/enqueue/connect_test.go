@@ -56,3 +56,17 @@ func TestTheStoreThatIsJustStartingIsWaitedFor(t *testing.T) {
 		}
 	})
 }
+
+func TestADatabaseThatIsNotThereIsOfTheConfiguration(t *testing.T) {
+	t.Setenv("ROTA_CONFIG", writeConfig(t))
+	t.Setenv("ROTA_TEST_LOGIN", "sk-fake-not-a-secret")
+	t.Setenv("ROTA_REDIS", "redis://"+redistest.Start(t).Addr+"/99")
+	for _, command := range []string{"ls", "doctor"} {
+		var stdout, stderr strings.Builder
+		code := (&Main{}).Run(t.Context(), []string{command}, strings.NewReader(""), &stdout, &stderr)
+		const want = "enqueue: Redis has no such database: ERR DB index is out of range\nhint: a Redis has the databases 0 to 15 unless it is told otherwise: redis://host:6379/0\n"
+		if code != exitUnconfigured || stderr.String() != want {
+			t.Errorf("%s: exit %d: %s", command, code, stderr.String())
+		}
+	}
+}

@@ -159,7 +159,7 @@ func (c *campaign) open(own config.Config, log *slog.Logger) (err error) {
 	}
 	if err = reachable(c.ctx, c.rdb); err != nil {
 		c.rdb.Close()
-		return &codedError{exitUnavailable, fmt.Errorf("redis at %s: %w", redisName(own.Redis), err), "chaos needs the Redis of your deployment: --redis or --config"}
+		return unreached(own.Redis, err, "chaos needs the Redis of your deployment: --redis or --config")
 	}
 	c.store, err = store.Open(c.ctx, c.rdb, store.Options{
 		Shards: c.cfg.Shards, Plan: pairs.Plan, Crew: c.cfg.Crew(), Rules: c.cfg.Rules(), Retention: c.cfg.Retention(),

@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -102,7 +99,7 @@ func newWorker(ctx context.Context, cfg config.Config, o workerOptions) (*worker
 // open agrees with the store and builds what hangs on it.
 func (w *worker) open(ctx context.Context) error {
 	if err := reachable(ctx, w.rdb); err != nil {
-		return &codedError{exitUnavailable, fmt.Errorf("redis at %s: %w", redisName(w.cfg.Redis), err), "is it running? worker --embedded brings its own"}
+		return unreached(w.cfg.Redis, err, "is it running? worker --embedded brings its own")
 	}
 	var err error
 	w.store, err = store.Open(ctx, w.rdb, store.Options{
@@ -143,30 +140,6 @@ func loginConfig(cfg config.Config) credentials.Config {
 		}
 	}
 	return c
-}
-
-func reachable(ctx context.Context, rdb redis.UniversalClient) error {
-	bound, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	return rdb.Ping(bound).Err()
-}
-
-// deployment names the store without its login, for the marks of agents.
-func deployment(redisURL string) string {
-	sum := sha256.Sum256([]byte(redisName(redisURL)))
-	return hex.EncodeToString(sum[:8])
-}
-
-// redisName is the URL without its login and its query. A password may hold
-// anything, also what ends the host in other URLs.
-func redisName(text string) string {
-	scheme, rest, ok := strings.Cut(text, "://")
-	if !ok {
-		return "the configured address"
-	}
-	rest = rest[strings.LastIndexByte(rest, '@')+1:]
-	rest, _, _ = strings.Cut(rest, "?")
-	return scheme + "://" + rest
 }
 
 // run works until ctx ends, then drains: nothing new is taken, runs may finish

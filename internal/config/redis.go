@@ -163,6 +163,13 @@ func hasPassword(rawURL string) bool {
 	return ok && password != ""
 }
 
+// DatabaseRefused reports whether a Redis answers, but has not the database that the
+// URL names.
+func DatabaseRefused(err error) bool {
+	answer, ok := errors.AsType[redis.Error](err)
+	return ok && (strings.HasPrefix(answer.Error(), "ERR DB index") || strings.HasPrefix(answer.Error(), "ERR SELECT is not allowed"))
+}
+
 // LoginRefused reports whether a Redis answers, but not to this login.
 func LoginRefused(err error) bool {
 	answer, ok := errors.AsType[redis.Error](err)

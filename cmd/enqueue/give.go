@@ -177,6 +177,9 @@ func (m *Main) turnCommand() *cobra.Command {
 			if priority != "normal" && priority != "high" {
 				return usage("use normal or high", "unknown priority %q", priority)
 			}
+			if role == "" {
+				return usage("use --role owner, reviewer or arbiter", "turn needs --role")
+			}
 			g.order.Role, g.order.High = turns.Role(role), priority == "high"
 			return m.give(ctx, c, args, &g, func(o commands.Order) (commands.Result, string, error) {
 				r, err := c.commands.Turn(ctx, commands.TurnAsk(o))

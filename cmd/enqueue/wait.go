@@ -26,7 +26,10 @@ func (w *waiting) flags(cmd *cobra.Command) {
 }
 
 func (w *waiting) check() error {
-	if w.timeout < 0 || w.timeout > 0 && !w.wait && !w.follow {
+	if w.timeout < 0 {
+		return usage("", "--timeout %s: it must be positive", w.timeout)
+	}
+	if w.timeout > 0 && !w.wait && !w.follow {
 		return usage("", "--timeout needs --wait or --follow")
 	}
 	return nil

@@ -10,6 +10,8 @@
 // counts as accepted when it was handed over and the program lives a second
 // later, or with the first line that is not blank, or with exit status 0.
 //
+// An item's kind is agent_turn, tool, sub_agent, message, request or error.
+//
 // JSON lines are
 //
 //	{"type":"accepted"}

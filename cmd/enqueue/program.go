@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -37,7 +38,7 @@ type Main struct {
 // Run runs the program and returns its exit code. stdout gets what was asked for,
 // stderr everything else.
 func (m *Main) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	redis.SetLogger(silent{})
+	quiet()
 	written := &output{Writer: stdout}
 	m.in, m.out, m.err = stdin, written, stderr
 	if _, terminal := tty(stdout); terminal {
@@ -93,6 +94,9 @@ func (m *Main) traced(ctx context.Context, root *cobra.Command, args []string) e
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
+
+// quiet sets it once in a process: the client reads it without a lock.
+var quiet = sync.OnceFunc(func() { redis.SetLogger(silent{}) })
 
 // Commands stand in the order of their use.
 func init() { cobra.EnableCommandSorting = false }

@@ -210,20 +210,3 @@ func (c *Commands) unserved(ctx context.Context, service string) string {
 	}
 	return fmt.Sprintf("no worker serves %s: start one with `worker --service %s`", service, service)
 }
-
-const doneBefore = "already done by a command with this key"
-
-// before answers a repeated command: what it did the first time. It is asked
-// after the thread was read: what the thread shows may be this very command, given
-// twice at once.
-func (c *Commands) before(ctx context.Context, thread, key string) (Result, bool, error) {
-	turn, attempt, ok, err := c.Store.Command(ctx, thread, key)
-	if err != nil || !ok {
-		return Result{}, false, err
-	}
-	r := Result{Thread: thread, Already: true, Attempt: attempt, Text: doneBefore}
-	if _, _, err := turns.ParseTurn(turn); err == nil {
-		r.Turn = turn
-	}
-	return r, true, nil
-}

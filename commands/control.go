@@ -60,31 +60,26 @@ func (c *Commands) cancelTurn(ctx context.Context, key, turn, reason string, who
 }
 
 // cancelThread cancels the open turn with its paired task, or one of them where the
-// other is not there, until both hold: the workflow may open a turn in between. A repeat with the same key cancels nothing
-// that was begun after it.
+// other is not there, until both hold: the workflow may open a turn in between. A
+// repeat with the same key cancels nothing that was begun after it.
 func (c *Commands) cancelThread(ctx context.Context, key, thread string) (Result, error) {
 	var did []string
-	turn, aimed := "", key == ""
-	key = keyed(key)
+	turn, by, aimed := "", keyed(key), false
 	return until("cancel "+thread, func() (Result, error) {
 		s, err := c.scene(ctx, thread)
 		if err != nil {
 			return Result{}, err
 		}
 		open := s.thread.OpenTurn
-		if !aimed && (open != "" || s.unfinished()) {
-			at := named(open, s.last.ID)
-			aim, err := c.Store.Aim(ctx, thread, key, at, "")
-			if err != nil {
-				return Result{}, err
-			}
-			if aim.Turn != at {
-				return Result{Thread: thread, Turn: aim.Turn, Already: true, Text: doneBefore}, nil
+		if !aimed {
+			something := open != "" || s.unfinished()
+			if r, done, err := c.aim(ctx, thread, key, named(open, s.last.ID), "", something); done || err != nil {
+				return r, err
 			}
 			aimed = true
 		}
 		if open != "" {
-			_, err := c.cancelTurn(ctx, key, open, "cancelled by a person", true)
+			_, err := c.cancelTurn(ctx, by, open, "cancelled by a person", true)
 			if _, final := errors.AsType[*store.FinalError](err); err != nil && !final {
 				return Result{}, err
 			}
@@ -137,26 +132,10 @@ func (c *Commands) live(ctx context.Context, verb, key, id string) (store.Record
 	if err != nil {
 		return store.Records{}, Result{}, refusal(verb+" "+id, err)
 	}
-	aim, err := c.Store.AimedAt(ctx, ref.Thread, key)
-	if err != nil {
-		return store.Records{}, Result{}, err
-	}
-	if aim.Turn != "" && aim.Turn != r.Turn.ID {
-		done, err := c.aimedBefore(ctx, verb, key, aim)
-		return r, done, err
-	}
-	if before, ok, err := c.before(ctx, ref.Thread, key); aim.Turn == "" && ok || err != nil {
-		return r, before, err
-	}
-	ended, ok, err := c.Store.EndedBy(ctx, r.Turn, key)
-	if err != nil {
-		return store.Records{}, Result{}, err
-	}
-	if ok {
-		return r, Result{Thread: ref.Thread, Turn: r.Turn.ID, Attempt: named(ended.Next, ended.ID), Already: true, Text: doneBefore}, nil
-	}
-	if aim.Turn != "" && aim.Attempt != r.Attempt.ID {
-		return store.Records{}, Result{}, refuse(Conflict, "see `enqueue why "+r.Turn.ID+"`", "%s %s: the turn has moved on to %s", verb, aim.Attempt, r.Attempt.ID)
+	if key != "" { // else nobody repeats the command
+		if done, ok, err := c.liveBefore(ctx, verb, key, r); ok || err != nil {
+			return r, done, err
+		}
 	}
 	switch {
 	case !r.Turn.State.Open():
@@ -167,34 +146,37 @@ func (c *Commands) live(ctx context.Context, verb, key, id string) (store.Record
 	return r, Result{}, nil
 }
 
-// aimedBefore answers a repeated command that was about an earlier turn of its thread.
-func (c *Commands) aimedBefore(ctx context.Context, verb, key string, aim store.Aimed) (Result, error) {
-	r := Result{Thread: turns.ThreadOf(aim.Turn), Turn: aim.Turn, Attempt: aim.Attempt, Already: true, Text: doneBefore}
-	t, err := c.Store.Turn(ctx, aim.Turn)
-	if errors.Is(err, store.ErrNotFound) {
-		return r, nil // its retention has ended
-	}
+// liveBefore answers a repeated command about a live turn. One that only noted its aim
+// goes on while that is the attempt which it finds; else the attempt has moved on by
+// another hand.
+func (c *Commands) liveBefore(ctx context.Context, verb, key string, now store.Records) (Result, bool, error) {
+	note, ok, err := c.Store.Command(ctx, now.Turn.Thread, key)
 	if err != nil {
-		return Result{}, err
+		return Result{}, false, err
 	}
-	ended, ok, err := c.Store.EndedBy(ctx, t, key)
-	if err != nil {
-		return Result{}, err
+	if ok && !note.Aim {
+		return noted(now.Turn.Thread, note), true, nil
 	}
-	if !ok {
-		return Result{}, refuse(Conflict, "see `enqueue show "+t.ID+"`", "%s %s: it moved on in the meantime", verb, aim.Attempt)
+	t := now.Turn
+	if ok && note.Turn != t.ID {
+		t, err = c.Store.Turn(ctx, note.Turn)
+		if errors.Is(err, store.ErrNotFound) {
+			return noted(now.Turn.Thread, note), true, nil // its retention has ended
+		}
+		if err != nil {
+			return Result{}, false, err
+		}
 	}
-	r.Attempt = named(ended.Next, ended.ID)
-	return r, nil
-}
-
-// aim notes the attempt that a command with a key is about to end.
-func (c *Commands) aim(ctx context.Context, key string, r store.Records) error {
-	if key == "" {
-		return nil // one that was drawn is never repeated
+	ended, did, err := c.Store.EndedBy(ctx, t, key)
+	switch {
+	case err != nil:
+		return Result{}, false, err
+	case did:
+		return Result{Thread: t.Thread, Turn: t.ID, Attempt: named(ended.Next, ended.ID), Already: true, Text: doneBefore}, true, nil
+	case ok && note.Attempt != now.Attempt.ID:
+		return Result{}, false, refuse(Conflict, "see `enqueue show "+t.ID+"`", "%s %s: it moved on in the meantime", verb, note.Attempt)
 	}
-	_, err := c.Store.Aim(ctx, r.Turn.Thread, key, r.Turn.ID, r.Attempt.ID)
-	return err
+	return Result{}, false, nil
 }
 
 // movedOn turns a refused write into a conflict that names the attempt.
@@ -208,8 +190,6 @@ func movedOn(verb string, a turns.Attempt, err error) error {
 // Handoff closes the current attempt as delegated and opens the next one of the
 // same turn on another service of its role.
 func (c *Commands) Handoff(ctx context.Context, key, id, to string) (Result, error) {
-	given := key
-	key = keyed(key)
 	r, done, err := c.live(ctx, "hand off", key, id)
 	if err != nil || done.Already {
 		return done, err
@@ -220,10 +200,10 @@ func (c *Commands) Handoff(ctx context.Context, key, id, to string) (Result, err
 	case to == r.Attempt.Service:
 		return Result{}, refuse(Conflict, fmt.Sprintf("`enqueue restart %s` begins it anew there", r.Turn.ID), "%s is on %s already", r.Attempt.ID, to)
 	}
-	if err := c.aim(ctx, given, r); err != nil {
-		return Result{}, err
+	if before, ok, err := c.aim(ctx, r.Turn.Thread, key, r.Turn.ID, r.Attempt.ID, true); ok || err != nil {
+		return before, err
 	}
-	on, err := c.Store.DelegateAttempt(ctx, r.Attempt.ID, key, store.Successor{Service: to, Cause: turns.CauseOperator, Reason: "handed off by a person"})
+	on, err := c.Store.DelegateAttempt(ctx, r.Attempt.ID, keyed(key), store.Successor{Service: to, Cause: turns.CauseOperator, Reason: "handed off by a person"})
 	if err != nil {
 		return Result{}, movedOn("hand off", r.Attempt, err)
 	}
@@ -233,8 +213,6 @@ func (c *Commands) Handoff(ctx context.Context, key, id, to string) (Result, err
 // Restart ends a live run and begins the turn anew with the next attempt, which
 // waits until the old agent is gone.
 func (c *Commands) Restart(ctx context.Context, key, id string) (Result, error) {
-	given := key
-	key = keyed(key)
 	r, done, err := c.live(ctx, "restart", key, id)
 	if err != nil || done.Already {
 		return done, err
@@ -242,10 +220,10 @@ func (c *Commands) Restart(ctx context.Context, key, id string) (Result, error) 
 	if !r.Attempt.State.Held() {
 		return Result{}, refuse(Conflict, fmt.Sprintf("`enqueue retry %s` makes it due now", r.Turn.ID), "restart %s: it is %s, nothing runs yet", r.Attempt.ID, r.Attempt.State)
 	}
-	if err := c.aim(ctx, given, r); err != nil {
-		return Result{}, err
+	if before, ok, err := c.aim(ctx, r.Turn.Thread, key, r.Turn.ID, r.Attempt.ID, true); ok || err != nil {
+		return before, err
 	}
-	on, err := c.Store.RestartAttempt(ctx, r.Attempt.ID, key, store.Successor{Service: r.Attempt.Service, Cause: turns.CauseRestart, Reason: "restarted by a person"})
+	on, err := c.Store.RestartAttempt(ctx, r.Attempt.ID, keyed(key), store.Successor{Service: r.Attempt.Service, Cause: turns.CauseRestart, Reason: "restarted by a person"})
 	if err != nil {
 		return Result{}, movedOn("restart", r.Attempt, err)
 	}

@@ -27,6 +27,8 @@ func TestARepeatedKeyLeavesNewWorkAlone(t *testing.T) {
 			do: func(d *desk, key string) (commands.Result, error) { return d.c.Cancel(d.ctx, key, "fix") }, turn: "fix/1", newest: "fix/2"},
 		"rm": {first: func(d *desk) store.Run { d.task("fix"); d.must(d.c.Cancel(d.ctx, "", "fix")); return store.Run{} },
 			do: func(d *desk, key string) (commands.Result, error) { return d.c.Remove(d.ctx, key, "fix") }, newest: "fix/2"},
+		"cancel of a lone turn": {first: func(d *desk) store.Run { d.lone("fix"); return store.Run{} },
+			do: func(d *desk, key string) (commands.Result, error) { return d.c.Cancel(d.ctx, key, "fix") }, turn: "fix/1", newest: "fix/2"},
 		"restart": {first: func(d *desk) store.Run { d.task("fix"); return d.start("fix") }, do: restart, turn: "fix/1", newest: "fix/2"},
 		"handoff": {first: func(d *desk) store.Run { d.task("fix"); return d.start("fix") },
 			do: func(d *desk, key string) (commands.Result, error) {
@@ -39,7 +41,7 @@ func TestARepeatedKeyLeavesNewWorkAlone(t *testing.T) {
 				run := story.first(d)
 				first := d.must(story.do(d, "K"))
 				again := d.must(story.do(d, "K"))
-				if name != "rm" && (!again.Already || again.Turn != story.turn || again.Turn != first.Turn) {
+				if story.turn != "" && (!again.Already || again.Turn != story.turn || again.Turn != first.Turn) {
 					t.Errorf("first %+v, again %+v", first, again)
 				}
 				if name == "restart" || name == "handoff" {
@@ -66,6 +68,9 @@ func TestARepeatedKeyLeavesNewWorkAlone(t *testing.T) {
 				r, err := story.do(d, "another")
 				if name == "rm" && commands.KindOf(err) != commands.Conflict || name != "rm" && (err != nil || r.Already) {
 					t.Errorf("with another key: %+v, %v", r, err)
+				}
+				if again = d.must(story.do(d, "K")); !again.Already || again.Turn != story.turn {
+					t.Errorf("after new work has ended: %+v", again)
 				}
 			})
 		})

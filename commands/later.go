@@ -253,8 +253,8 @@ func (c *Commands) scheduled(ctx context.Context, id, key string) (Result, bool,
 	if key == "" {
 		return Result{}, false, nil
 	}
-	aim, err := c.Store.AimedAt(ctx, turns.ThreadOf(id), key)
-	return Result{Stored: id, Already: true, Text: doneBefore}, aim.Turn != "", err
+	_, ok, err := c.Store.Command(ctx, turns.ThreadOf(id), key)
+	return Result{Stored: id, Already: true, Text: doneBefore}, ok, err
 }
 
 // noteSchedule notes that a command about a schedule is done.

@@ -20,8 +20,14 @@ func (c *Commands) Remove(ctx context.Context, key, id string) (Result, error) {
 	if err != nil {
 		return Result{}, refusal("remove "+id, err)
 	}
-	if before, err := c.removedBefore(ctx, key, ref.Thread); before || err != nil {
-		return Result{Thread: ref.Thread, Already: true, Text: doneBefore}, refusal("remove "+id, err)
+	t, err := c.Store.Thread(ctx, ref.Thread)
+	if err != nil {
+		return Result{}, refusal("remove "+id, err)
+	}
+	r, done, err := c.aim(ctx, ref.Thread, key, turns.TurnID(ref.Thread, t.Turns), "", t.OpenTurn == "")
+	if done || err != nil {
+		r.Turn = "" // it is about the thread
+		return r, err
 	}
 	err = c.Store.Remove(ctx, ref.Thread)
 	if busy, ok := errors.AsType[*store.BusyError](err); ok {
@@ -31,22 +37,4 @@ func (c *Commands) Remove(ctx context.Context, key, id string) (Result, error) {
 		return Result{}, refusal("remove "+ref.Thread, err)
 	}
 	return Result{Thread: ref.Thread, Text: "removed " + ref.Thread}, nil
-}
-
-// removedBefore reports whether a command with this key has removed the thread up to an
-// earlier turn than its last one. Else it notes what the command is about to remove.
-func (c *Commands) removedBefore(ctx context.Context, key, thread string) (bool, error) {
-	if key == "" {
-		return false, nil
-	}
-	t, err := c.Store.Thread(ctx, thread)
-	if err != nil {
-		return false, err
-	}
-	last := turns.TurnID(thread, t.Turns)
-	aim, err := c.Store.AimedAt(ctx, thread, key)
-	if err == nil && aim.Turn == "" && t.OpenTurn == "" {
-		aim, err = c.Store.Aim(ctx, thread, key, last, "")
-	}
-	return aim.Turn != "" && aim.Turn != last, err
 }

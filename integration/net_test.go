@@ -183,7 +183,7 @@ func (h *host) claimed(t *testing.T, turn string) string {
 		t.Fatal(err)
 	}
 	answer, err := h.store.Claim(t.Context(), store.Claim{Attempt: turn + ".1", Service: "main", Role: w.Entry.Role, Intent: w.Entry.Intent,
-		Stamp: w.Entry.Stamp, Run: turns.NewToken(), Worker: "nobody", Lease: time.Minute})
+		Stamp: w.Entry.Stamp, Run: turns.NewToken(), Worker: "nobody"})
 	if err != nil || answer.Answer != store.Claimed {
 		t.Fatal(answer, err)
 	}

@@ -247,7 +247,7 @@ func TestALostRunGoesOnUntilItsBudgetIsUsed(t *testing.T) {
 		o := y.open(t, "dies")
 		entry := o.Outbox
 		for i := range 6 {
-			a, err := y.store.Claim(ctx, store.Claim{Attempt: entry.Attempt, Service: "claude", Role: entry.Role, Intent: entry.Intent, Stamp: entry.Stamp, Run: turns.NewToken(), Lease: turns.MinLease})
+			a, err := y.store.Claim(ctx, store.Claim{Attempt: entry.Attempt, Service: "claude", Role: entry.Role, Intent: entry.Intent, Stamp: entry.Stamp, Run: turns.NewToken()})
 			if err != nil || a.Answer != store.Claimed {
 				t.Fatal(i, a, err)
 			}

@@ -86,12 +86,10 @@ func (m *Main) dialOnce(ctx context.Context) (config.Config, redis.UniversalClie
 	if err := rdb.Ping(ping).Err(); err != nil {
 		_ = rdb.Close()
 		if config.LoginRefused(err) {
-			return cfg, nil, false, &exit{exitUnavailable, "Redis refuses the login: " + oneLine(err.Error()),
-				"put it into ROTA_REDIS: redis://user:password@host:6379/0", err}
+			return cfg, nil, false, &exit{exitUnavailable, "Redis refuses the login: " + oneLine(err.Error()), config.LoginHint, err}
 		}
 		if config.DatabaseRefused(err) {
-			return cfg, nil, false, &exit{exitUnconfigured, "Redis has no such database: " + oneLine(err.Error()),
-				"a Redis has the databases 0 to 15 unless it is told otherwise: redis://host:6379/0", err}
+			return cfg, nil, false, &exit{exitUnconfigured, "Redis has no such database: " + oneLine(err.Error()), config.DatabaseHint, err}
 		}
 		return cfg, nil, false, &exit{exitUnavailable, "Redis is unreachable: " + oneLine(err.Error()), m.redisHint(), err}
 	}

@@ -25,9 +25,9 @@ func unreached(redisURL string, err error, hint string) error {
 	code, what := exitUnavailable, "redis at "+redisName(redisURL)
 	switch {
 	case config.LoginRefused(err):
-		what, hint = what+" refuses the login", "put it into ROTA_REDIS: redis://user:password@host:6379/0"
+		what, hint = what+" refuses the login", config.LoginHint
 	case config.DatabaseRefused(err):
-		code, what, hint = exitConfig, what+" has no such database", "a Redis has the databases 0 to 15 unless it is told otherwise: redis://host:6379/0"
+		code, what, hint = exitConfig, what+" has no such database", config.DatabaseHint
 	}
 	return &codedError{code, fmt.Errorf("%s: %w", what, err), hint}
 }

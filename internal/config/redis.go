@@ -163,6 +163,12 @@ func hasPassword(rawURL string) bool {
 	return ok && password != ""
 }
 
+// What helps where Redis refuses a login, or has not the database.
+const (
+	LoginHint    = "put it into ROTA_REDIS: redis://user:password@host:6379/0"
+	DatabaseHint = "a Redis has the databases 0 to 15 unless it is told otherwise: redis://host:6379/0"
+)
+
 // DatabaseRefused reports whether a Redis answers, but has not the database that the
 // URL names.
 func DatabaseRefused(err error) bool {

@@ -56,7 +56,7 @@ func Worst(list []Finding) Level {
 func Redis(ctx context.Context, rdb redis.UniversalClient, cfg config.Config, server bool) []Finding {
 	err := rdb.Ping(ctx).Err()
 	if config.LoginRefused(err) {
-		return []Finding{{Problem, "redis", "it refuses the login: " + err.Error(), "put it into ROTA_REDIS: redis://user:password@host:6379/0"}}
+		return []Finding{{Problem, "redis", "it refuses the login: " + err.Error(), config.LoginHint}}
 	}
 	if err != nil && !answered(err) {
 		return []Finding{{Problem, "redis", "it can't be reached: " + err.Error(),

@@ -16,7 +16,7 @@ import (
 )
 
 // Claim asks for an attempt on behalf of a message. Role, Intent and Stamp are
-// the message's, and must be those of the stored turn.
+// the message's, and must be those of the stored turn, whose limits bound the run.
 type Claim struct {
 	Attempt string
 	Service string // that claims
@@ -26,7 +26,6 @@ type Claim struct {
 	Run     string // random, chosen by the caller: a repeat is answered "already"
 	Worker  string
 	Agent   string
-	Lease   time.Duration // 0 for that of the turn
 }
 
 // Answer is what a claim is answered.
@@ -74,14 +73,10 @@ func (s *Store) Claim(ctx context.Context, c Claim, along ...func(redis.Pipeline
 		return ClaimAnswer{}, err
 	}
 	thread := turns.ThreadOf(turn)
-	lease := ""
-	if c.Lease > 0 {
-		lease = ms(c.Lease)
-	}
 	k := s.of(turn)
 	a, err := s.runAlong(ctx, along, scriptClaim,
 		[]string{k.attempt(c.Attempt), k.turn(turn), k.thread(thread), k.outbox(), k.leases(), k.log(turn), k.stream(), k.clock()},
-		c.Attempt, turn, c.Service, string(c.Role), string(c.Intent), c.Stamp, c.Run, lease, encodeLimits(turns.DefaultLimits),
+		c.Attempt, turn, c.Service, string(c.Role), string(c.Intent), c.Stamp, c.Run, encodeLimits(turns.DefaultLimits),
 		c.Worker, c.Agent, origins(turns.VerbClaim))
 	if err != nil {
 		return ClaimAnswer{}, err

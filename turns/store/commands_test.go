@@ -57,7 +57,6 @@ func (d *driver) claimAny(rt *rapid.T) {
 		rt.Skip("no attempt yet")
 	}
 	c := claimOf(d.entry(d.recent(rt)))
-	c.Lease = 30e9
 	if rapid.IntRange(0, 9).Draw(rt, "queue") == 0 {
 		c.Service = "codex-main"
 	}

@@ -118,8 +118,8 @@ func TestRepeatedCommands(t *testing.T) {
 			w.Errorf("first %+v, again %+v", first, again)
 		}
 		w.unchanged(before, "a repeated and a refused command")
-		if turn, attempt, ok, err := w.s.Command(w.ctx, "fix", n.Command); err != nil || !ok || turn != first.Turn || attempt != first.Attempt {
-			w.Errorf("command: %s %s %v %v", turn, attempt, ok, err)
+		if note, ok, err := w.s.Command(w.ctx, "fix", n.Command); err != nil || !ok || note != (store.Note{Turn: first.Turn, Attempt: first.Attempt}) {
+			w.Errorf("command: %+v %v %v", note, ok, err)
 		}
 
 		said, err := w.s.Say(w.ctx, "fix", "say-1", turns.Message{Text: "once"})

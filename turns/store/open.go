@@ -227,7 +227,8 @@ func (s *Store) openOnce(ctx context.Context, n NewTurn, num int, stamp string) 
 			Stamp: stamp, Cause: turns.CauseInitial, Delay: n.Delay, Limits: n.Seat.Limits, Trace: s.traceOf(ctx), High: n.High,
 		}}, false, nil
 	case "already":
-		return Opened{Already: true, Turn: a.at(0), Attempt: strings.TrimSuffix(a.at(1), aimMark)}, false, nil
+		n := decodeNote(a.at(0) + "|" + a.at(1))
+		return Opened{Already: true, Turn: n.Turn, Attempt: n.Attempt}, false, nil
 	case "busy":
 		return Opened{}, false, &BusyError{a.at(0)}
 	case "moved":

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"rota/turns"
@@ -38,8 +37,7 @@ func (s *Store) Say(ctx context.Context, thread, command string, m turns.Message
 	case "said":
 		return a.at(0), nil
 	case "already":
-		turn, _, _ := cutCommand(a.at(0))
-		return turn, nil
+		return decodeNote(a.at(0)).Turn, nil
 	case "no_turn":
 		return "", fmt.Errorf("thread %s: %w", thread, ErrNoTurn)
 	case "full":
@@ -64,26 +62,6 @@ func full(what, bound string, number int) error {
 		number += MaxMessages
 	}
 	return fmt.Errorf("%s: at most %d wait: %w", what, number, ErrFull)
-}
-
-func cutCommand(text string) (turn, attempt string, ok bool) {
-	for i := range text {
-		if text[i] == '|' {
-			return text[:i], strings.TrimSuffix(text[i+1:], aimMark), true
-		}
-	}
-	return text, "", false
-}
-
-// Command returns what a command id was answered: the turn and attempt it opened, or
-// is about.
-func (s *Store) Command(ctx context.Context, thread, command string) (turn, attempt string, ok bool, err error) {
-	text, err := s.text(ctx, s.of(thread).command(thread, command))
-	if err != nil || text == "" {
-		return "", "", false, err
-	}
-	turn, attempt, _ = cutCommand(text)
-	return turn, attempt, true, nil
 }
 
 // Park moves a paired task while no turn of its thread is open: a person's

@@ -14,11 +14,10 @@
 -- ARGV[5] intent in the message
 -- ARGV[6] opening stamp in the message
 -- ARGV[7] run id, random
--- ARGV[8] lease, ms; '' for that of the turn
--- ARGV[9] limits of a turn that says nothing else
--- ARGV[10] worker's name
--- ARGV[11] agent kind
--- ARGV[12] legal origins
+-- ARGV[8] limits of a turn that says nothing else
+-- ARGV[9] worker's name
+-- ARGV[10] agent kind
+-- ARGV[11] legal origins
 -- Answers: {'claimed'|'already', fence, deliveries, deadline ms, now ms} | {'busy', run, worker} | {'held', until ms, fence}
 --          | {'superseded'} | {'final'} | {'wrong_service', service} | {'mismatch', role, intent, stamp} | {'unknown'}
 -- @include now record limits
@@ -35,7 +34,7 @@ end
 if a[2] ~= service then return {'wrong_service', a[2]} end
 -- The stored turn contradicts itself: nobody can carry it out.
 if not within(t[5] or '', service) then return {'mismatch', t[2], t[3], a[3]} end
-if not within(ARGV[12], a[1]) then
+if not within(ARGV[11], a[1]) then
   if within('starting,running', a[1]) then
     if a[4] == run then return {'already', a[5], a[6], a[8], str(now)} end
     return {'busy', a[4], a[9] or ''}
@@ -69,14 +68,14 @@ end
 
 local fence = str(math.max(tonumber(h[3] or '0') + 1, micros))
 local deliveries = str(tonumber(a[6] or '0') + 1)
-local lease, whole = term(t[6] or '', ARGV[9])
+local lease, whole = term(t[6] or '', ARGV[8])
 local deadline = str(now + whole)
-local till = str(now + (tonumber(ARGV[8]) or lease))
-redis.call('HSET', attempt, 'state', 'starting', 'run', run, 'fence', fence, 'worker', ARGV[10], 'agent', ARGV[11],
+local till = str(now + lease)
+redis.call('HSET', attempt, 'state', 'starting', 'run', run, 'fence', fence, 'worker', ARGV[9], 'agent', ARGV[10],
   'deliveries', deliveries, 'deadline', deadline, 'updated', str(now))
 redis.call('HSET', turn, 'state', 'starting', 'updated', str(now))
 redis.call('HSET', thread, 'hold', fence, 'hold_until', till, 'fence', fence)
 redis.call('ZREM', outbox, id)
 redis.call('ZADD', leases, till, id)
-record(log, stream, ARGV[2], 'claim', a[7], 'queued', 'starting', fence, service, t[2], ARGV[10])
+record(log, stream, ARGV[2], 'claim', a[7], 'queued', 'starting', fence, service, t[2], ARGV[9])
 return {'claimed', fence, deliveries, deadline, str(now)}

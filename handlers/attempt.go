@@ -3,7 +3,6 @@ package handlers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -334,28 +333,4 @@ func (h *Handler) moved(v turns.Verb, r store.Records, to turns.State) {
 
 func (h *Handler) attrs(r store.Records, run store.Run) []any {
 	return []any{"thread", r.Turn.Thread, "turn", r.Turn.ID, "attempt", run.Attempt, "fence", run.Fence, "service", h.Service, "role", r.Turn.Role}
-}
-
-// retry repeats a write while Redis is away, until ctx ends. A write may happen
-// twice; the scripts answer a repeat with "already".
-func retry[T any](ctx context.Context, write func() (T, error)) (T, error) {
-	pause := 50 * time.Millisecond
-	for {
-		v, err := write()
-		if err == nil || store.Refused(err) || errors.Is(err, store.ErrHeld) ||
-			errors.Is(err, store.ErrAlive) || errors.Is(err, store.ErrAmnesty) || errors.Is(err, store.ErrUnreadable) {
-			return v, err
-		}
-		var busy *store.BusyError
-		var final *store.FinalError
-		if errors.As(err, &busy) || errors.As(err, &final) {
-			return v, err
-		}
-		select {
-		case <-ctx.Done():
-			return v, fmt.Errorf("%w (%w)", err, ctx.Err())
-		case <-time.After(pause):
-			pause = min(2*pause, 2*time.Second)
-		}
-	}
 }

@@ -12,10 +12,9 @@ import (
 // paired task or to another one than v.Paired, and leaves the paired task as it
 // is when that has ended or waits for a person already.
 //
-// A turn that did not complete never opens another one; with one that is given up the
-// paired task is cancelled. A completed turn whose
-// role, intent or outcome does not fit the status waits for a person too: there
-// is no default outcome.
+// A turn that did not complete never opens another one; with one that is given
+// up the paired task is cancelled. A completed turn whose role, intent or outcome
+// does not fit the status waits for a person too: there is no default outcome.
 func Plan(v turns.View) turns.Plan {
 	p := v.Paired
 	if p.ID == "" || v.Turn.Paired != p.ID {

@@ -18,8 +18,9 @@
 //	{"type":"result","text":"…","outcome":"done"|"approve"|…,"session":"…","usage":{…}}
 //	{"type":"error","class":"auth"|"quota"|…,"message":"…","retry_after":"30s","resets_at":"RFC 3339"}
 //
-// An item's kind is agent_turn, tool, sub_agent, message, request or error. Lines of
-// other types and lines that are no JSON objects are skipped; a known
+// An item's kind is agent_turn, tool, sub_agent, message, request or error.
+//
+// Lines of other types and lines that are no JSON objects are skipped; a known
 // line with a wrong value is bad_output and ends the run. progress, item and
 // result accept the prompt too. A result counts with exit status 0 only, the last
 // one if there are several; an error is the run's failure whatever the status,

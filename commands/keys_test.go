@@ -249,3 +249,22 @@ func TestRetryOfAThreadMeansWhatWaits(t *testing.T) {
 		t.Errorf("%+v, %v", u, err)
 	}
 }
+
+// A key is one command's: another command that is given it does nothing.
+func TestAKeyOfAnotherCommandEndsNothing(t *testing.T) {
+	d := newDesk(t, redistest.Mini(t))
+	d.must(d.c.Task(d.ctx, commands.TaskAsk{Key: "K", Thread: "fix", Text: "do it"}))
+	d.start("fix")
+	for name, do := range map[string]func() (commands.Result, error){
+		"cancel":  func() (commands.Result, error) { return d.c.Cancel(d.ctx, "K", "fix") },
+		"restart": func() (commands.Result, error) { return d.c.Restart(d.ctx, "K", "fix") },
+		"handoff": func() (commands.Result, error) { return d.c.Handoff(d.ctx, "K", "fix", "codex-spare") },
+	} {
+		if r := d.must(do()); !r.Already || r.Turn != "fix/1" || r.Attempt != "fix/1.1" {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	if now := d.open("fix"); now.Attempt.ID != "fix/1.1" || now.Attempt.State != turns.Running {
+		t.Errorf("%s is %s", now.Attempt.ID, now.Attempt.State)
+	}
+}

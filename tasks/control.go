@@ -212,30 +212,3 @@ func (c *Controls) put(ctx context.Context, t Type, service, id string, payload 
 	_ = c.rdb.Publish(ctx, WakeChannel(queue), id).Err()
 	return false, nil
 }
-
-// ListenAll passes the wake-ups of several queues on until ctx ends, over one
-// connection.
-func ListenAll(ctx context.Context, rdb redis.UniversalClient, pickups ...*Pickup) error {
-	var channels []string
-	for _, p := range pickups {
-		channels = append(channels, WakeChannel(p.queue))
-	}
-	sub := rdb.Subscribe(ctx, channels...)
-	defer sub.Close()
-	messages := sub.Channel()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case m, ok := <-messages:
-			if !ok {
-				return errors.New("wake-ups ended")
-			}
-			for _, p := range pickups {
-				if strings.HasSuffix(m.Channel, ":"+p.queue) {
-					p.Wake()
-				}
-			}
-		}
-	}
-}

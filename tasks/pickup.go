@@ -3,6 +3,7 @@ package tasks
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -11,39 +12,44 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// WakeChannel is the channel on which the relay says that a service's queue has
-// something new.
-func WakeChannel(service string) string { return "rota:wake:" + service }
-
 // Pickup is a hook for the go-redis client of an asynq server. asynq polls its
 // queue; the hook holds an empty answer to its dequeue until a wake-up arrives
 // and then asks again, so that an idle worker starts within milliseconds and
 // costs nothing. A lost wake-up only delays. The call carries the end of asynq's
-// own lease, so it is held for a second or two, not for long.
+// own lease, so it is held for seconds, not for long.
 //
-// asynq also asks several times a second which retries are due, in whole seconds.
-// The hook lets the first question of a second through, and answers the others
-// itself unless this server has put something there since.
+// asynq also asks several times a second which retries are due, in whole seconds. The
+// answer that none is due is held until the second is over, or until this server has
+// put a task among the retries. Nobody schedules tasks in asynq, so its question for
+// those is let through once in ScheduledEvery.
 //
 // Where a call is not recognised (another asynq version) plain polling remains;
 // Waits and Spared tell a test that it was.
 type Pickup struct {
 	queue string
 	again time.Duration
+	phase time.Duration // so that not all workers ask at the begin of a second
 	wake  chan struct{}
+	retry chan struct{} // this server has put a task among the retries
 	stop  chan struct{}
 	once  sync.Once
 
-	mu     sync.Mutex
-	waits  int
-	spared int
-	asked  map[string]any // retries and scheduled -> the second for which nothing was due
-	puts   int            // how often this server has put a task among the retries
+	mu        sync.Mutex
+	waits     int
+	spared    int
+	scheduled int64 // the second in which Redis was asked for scheduled tasks, and had none
 }
 
-// CheckInterval is the pause that an asynq server with the hook makes between two
-// dequeues.
-const CheckInterval = 10 * time.Millisecond
+const (
+	// CheckInterval is the pause that an asynq server with the hook makes between two
+	// dequeues.
+	CheckInterval = 10 * time.Millisecond
+	// ForwardInterval is its pause between two questions for tasks that are due.
+	ForwardInterval = 50 * time.Millisecond
+	// ScheduledEvery is how often it asks for scheduled tasks, in seconds: as often as
+	// asynq does by default.
+	ScheduledEvery = 5
+)
 
 // NewPickup returns a hook for the server of one queue. again is how long an empty
 // answer is held; 1 s when 0.
@@ -51,51 +57,37 @@ func NewPickup(queue string, again time.Duration) *Pickup {
 	if again == 0 {
 		again = time.Second
 	}
-	return &Pickup{queue: queue, again: again, wake: make(chan struct{}, 1), stop: make(chan struct{}), asked: map[string]any{}}
+	return &Pickup{
+		queue: queue, again: again, phase: rand.N(200 * time.Millisecond),
+		wake: make(chan struct{}, 1), retry: make(chan struct{}, 1), stop: make(chan struct{}),
+	}
 }
 
 // Wake lets a held dequeue ask again.
-func (p *Pickup) Wake() {
+func (p *Pickup) Wake() { signal(p.wake) }
+
+func signal(c chan struct{}) {
 	select {
-	case p.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
-// Stop lets go of a held dequeue for good: the server stops.
+// Stop lets go of held questions for good: the server stops.
 func (p *Pickup) Stop() { p.once.Do(func() { close(p.stop) }) }
 
-// Waits returns how many empty answers were held.
+// Waits returns how many empty answers to dequeues were held.
 func (p *Pickup) Waits() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.waits
 }
 
-// Spared returns how many questions for due retries were not put to Redis.
+// Spared returns how many questions for scheduled tasks were not put to Redis.
 func (p *Pickup) Spared() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.spared
-}
-
-// Listen passes the wake-ups of the service on until ctx ends. It subscribes
-// again by itself when the connection was lost.
-func (p *Pickup) Listen(ctx context.Context, rdb redis.UniversalClient) error {
-	sub := rdb.Subscribe(ctx, WakeChannel(p.queue))
-	defer sub.Close()
-	messages := sub.Channel()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case _, ok := <-messages:
-			if !ok {
-				return errors.New("wake-ups ended")
-			}
-			p.Wake()
-		}
-	}
 }
 
 // DialHook is part of redis.Hook and does nothing.
@@ -113,13 +105,17 @@ func (p *Pickup) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 func (p *Pickup) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		keys, first := script(cmd)
+		reply, counts := cmd.(*redis.Cmd)
+		second, dated := first.(int64)
 		switch queue := "asynq:{" + p.queue + "}:"; {
 		case names(queue, keys, "pending", "paused", "active", "lease"):
 			return p.dequeue(ctx, cmd, next)
-		case names(queue, keys, "retry", "pending"), names(queue, keys, "scheduled", "pending"):
-			return p.forward(ctx, cmd, next, keys[0], first)
+		case names(queue, keys, "retry", "pending") && counts && dated:
+			return p.retries(ctx, reply, next, second)
+		case names(queue, keys, "scheduled", "pending") && counts && dated:
+			return p.schedules(ctx, reply, next, second)
 		case len(keys) > 3 && keys[3] == queue+"retry":
-			defer p.put()
+			defer signal(p.retry)
 		}
 		return next(ctx, cmd)
 	}
@@ -134,63 +130,78 @@ func (p *Pickup) dequeue(ctx context.Context, cmd redis.Cmder, next redis.Proces
 	p.mu.Lock()
 	p.waits++
 	p.mu.Unlock()
-	timer := time.NewTimer(p.again)
-	defer timer.Stop()
-	select {
-	case <-p.stop:
-		return err
-	case <-ctx.Done():
-		return err
-	case <-timer.C:
+	if !p.hold(ctx, p.again, p.wake) {
 		return err // asynq asks again after its own short pause
-	case <-p.wake:
 	}
 	cmd.SetErr(nil)
 	return next(ctx, cmd)
 }
 
-// forward asks which tasks are due, unless the same second was asked for already.
-// What has become pending is there for our own dequeue.
-func (p *Pickup) forward(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook, source string, second any) error {
-	reply, ok := cmd.(*redis.Cmd)
-	if !ok {
-		return next(ctx, cmd)
+// retries asks which retries are due in the second, and holds the answer that none is.
+func (p *Pickup) retries(ctx context.Context, cmd *redis.Cmd, next redis.ProcessHook, second int64) error {
+	select {
+	case <-p.retry: // the question covers it
+	default:
 	}
+	due, err := p.forward(ctx, cmd, next)
+	if due == 0 && err == nil {
+		left := time.Until(time.Unix(second+1, 0).Add(p.phase))
+		p.hold(ctx, min(left, time.Second), p.retry)
+	}
+	return err
+}
+
+// schedules asks which scheduled tasks are due, unless that was asked lately.
+func (p *Pickup) schedules(ctx context.Context, cmd *redis.Cmd, next redis.ProcessHook, second int64) error {
 	p.mu.Lock()
-	puts, known := p.puts, second != nil && p.asked[source] == second
-	if known {
+	lately := p.scheduled <= second && second < p.scheduled+ScheduledEvery
+	if lately {
 		p.spared++
 	}
 	p.mu.Unlock()
-	if known {
-		reply.SetVal(int64(0))
+	if lately {
+		cmd.SetVal(int64(0))
 		return nil
 	}
-	if err := next(ctx, cmd); err != nil {
-		return err
+	due, err := p.forward(ctx, cmd, next)
+	if due == 0 && err == nil {
+		p.mu.Lock()
+		p.scheduled = second
+		p.mu.Unlock()
 	}
-	n, err := reply.Int()
-	if err != nil {
-		return nil // asynq judges it
-	}
-	if n > 0 {
-		p.Wake()
-		return nil
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.puts == puts {
-		p.asked[source] = second
-	}
-	return nil
+	return err
 }
 
-// put notes that this server has put a task among the retries, perhaps due now.
-func (p *Pickup) put() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.puts++
-	clear(p.asked)
+// forward lets asynq make due tasks pending, and returns how many became it: they
+// are there for our own dequeue. An answer that asynq would not understand counts as
+// one, so that nothing is held and asynq judges it.
+func (p *Pickup) forward(ctx context.Context, cmd *redis.Cmd, next redis.ProcessHook) (int, error) {
+	if err := next(ctx, cmd); err != nil {
+		return 0, err
+	}
+	due, err := cmd.Int()
+	if err != nil {
+		return 1, nil
+	}
+	if due > 0 {
+		p.Wake()
+	}
+	return due, nil
+}
+
+// hold waits for a signal, d at most and while the server runs. It reports whether
+// there was one.
+func (p *Pickup) hold(ctx context.Context, d time.Duration, signal <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-signal:
+		return true
+	case <-p.stop:
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	return false
 }
 
 // script returns the keys of a script's call and its first argument; none for

@@ -2,12 +2,42 @@ package tasks
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"rota/internal/pipeline"
 )
+
+// WakeChannel is the channel on which is said that a queue has something new.
+func WakeChannel(queue string) string { return "rota:wake:" + queue }
+
+// quietFor is how long a subscription hears nothing before it asks whether the
+// connection still lives. What is published only hurries, so that may be long.
+const quietFor = 15 * time.Second
+
+// Listen calls a channel's function for each message on it until ctx ends, all over
+// one connection. It subscribes again by itself when the connection was lost.
+func Listen(ctx context.Context, rdb redis.UniversalClient, heard map[string]func()) error {
+	sub := rdb.Subscribe(ctx, slices.Collect(maps.Keys(heard))...)
+	defer sub.Close()
+	messages := sub.Channel(redis.WithChannelHealthCheckInterval(quietFor))
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case m, ok := <-messages:
+			if !ok {
+				return errors.New("wake-ups ended")
+			}
+			heard[m.Channel]()
+		}
+	}
+}
 
 // Waking returns a client for asynq's Client that sends the wake-up of a queue
 // together with the enqueue into it, in one round trip. Where the call is not

@@ -16,7 +16,6 @@ import (
 
 	"rota/credentials"
 	"rota/internal/presence"
-	"rota/tasks"
 )
 
 // chaosWorkCommand is how chaos starts its own worker processes: they carry turns
@@ -53,20 +52,8 @@ func (w *worker) carry(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer stop()
-	start := w.starter(background, &group)
-	start("renewals", w.runs.Run)
-	start("presence", w.announce)
-	start("control", w.listenForRequests)
-	start("logins", w.watchLogins)
-	for _, s := range w.served {
-		start("pick-up", func(ctx context.Context) error { return tasks.ListenAll(ctx, w.rdb, s.pickup, s.control.pickup) })
-		err := s.server.Start(s.mux)
-		if err == nil {
-			err = s.control.server.Start(s.control.mux)
-		}
-		if err != nil {
-			return &codedError{exitError, fmt.Errorf("service %s: %w", s.name, err), ""}
-		}
+	if err := w.serve(w.starter(background, &group)); err != nil {
+		return err
 	}
 	close(w.ready)
 	<-ctx.Done()

@@ -22,7 +22,7 @@ const (
 	// controlAtOnce is how many control tasks a worker carries out at once.
 	controlAtOnce = 4
 	// controlHeld is how long an empty answer to the control queue's dequeue is held.
-	controlHeld = 2 * time.Second
+	controlHeld = 5 * time.Second
 )
 
 // newControl returns the control server of a service. It shares the client of the

@@ -30,9 +30,6 @@ type served struct {
 	control *control
 }
 
-// forwardEvery is how often asynq looks for retries that are due.
-const forwardEvery = 200 * time.Millisecond
-
 func (w *worker) newServed(name string) (*served, error) {
 	service, err := w.cfg.Service(name)
 	if err != nil {
@@ -70,7 +67,7 @@ func (w *worker) newServed(name string) (*served, error) {
 	server := asynq.NewServerFromRedisClient(client, asynq.Config{
 		Concurrency: service.Concurrency, Queues: map[string]int{tasks.Queue(name): 1},
 		ErrorHandler: h, IsFailure: handlers.IsFailure, RetryDelayFunc: handlers.RetryDelay,
-		TaskCheckInterval: tasks.CheckInterval, DelayedTaskCheckInterval: forwardEvery,
+		TaskCheckInterval: tasks.CheckInterval, DelayedTaskCheckInterval: tasks.ForwardInterval,
 		ShutdownTimeout: w.grace() + killTime, Logger: asynqLog{w.log.With("service", name)}, LogLevel: asynq.WarnLevel,
 	})
 	c, err := w.newControl(name, client)

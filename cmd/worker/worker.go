@@ -160,16 +160,28 @@ func (w *worker) run(ctx context.Context) error {
 	if err != nil {
 		return &codedError{exitError, err, "choose another address with --http, or set what is missing"}
 	}
-	start("renewals", w.runs.Run)
 	start("reconciler", w.reconciler().Run)
-	start("presence", w.announce)
-	start("control", w.listenForRequests)
-	start("logins", w.watchLogins)
 	if server != nil {
 		start("http", server)
 	}
+	if err := w.serve(start); err != nil {
+		return err
+	}
+	close(w.ready)
+	start("systemd", w.notify)
+	<-ctx.Done()
+	stopping()
+	w.drain()
+	return nil
+}
+
+// serve begins to carry out the turns of the worker's services.
+func (w *worker) serve(start func(name string, run func(context.Context) error)) error {
+	start("renewals", w.runs.Run)
+	start("presence", w.announce)
+	start("wake-ups", w.hear)
+	start("logins", w.watchLogins)
 	for _, s := range w.served {
-		start("pick-up", func(ctx context.Context) error { return tasks.ListenAll(ctx, w.rdb, s.pickup, s.control.pickup) })
 		err := s.server.Start(s.mux)
 		if err == nil {
 			err = s.control.server.Start(s.control.mux)
@@ -179,11 +191,6 @@ func (w *worker) run(ctx context.Context) error {
 		}
 		w.log.Info("service served", "service", s.name, "agent", s.handler.Agent.Kind(), "worker", w.name, "redis", redisName(w.cfg.Redis))
 	}
-	close(w.ready)
-	start("systemd", w.notify)
-	<-ctx.Done()
-	stopping()
-	w.drain()
 	return nil
 }
 
@@ -275,20 +282,16 @@ func (w *worker) announce(ctx context.Context) error {
 	}
 }
 
-// listenForRequests makes renewals happen at once when a person's request was
-// stored. A lost message only delays it until the next renewal.
-func (w *worker) listenForRequests(ctx context.Context) error {
-	sub := w.rdb.Subscribe(ctx, tasks.HurryChannel)
-	defer sub.Close()
-	messages := sub.Channel()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-messages:
-			w.runs.Kick()
-		}
+// hear acts on what is published for this worker: that a queue has something new,
+// and that a person's request was stored. A lost message only delays: until the next
+// look at the queue, and until the next renewal.
+func (w *worker) hear(ctx context.Context) error {
+	heard := map[string]func(){tasks.HurryChannel: w.runs.Kick}
+	for _, s := range w.served {
+		heard[tasks.WakeChannel(tasks.Queue(s.name))] = s.pickup.Wake
+		heard[tasks.WakeChannel(tasks.ControlQueue(s.name))] = s.control.pickup.Wake
 	}
+	return tasks.Listen(ctx, w.rdb, heard)
 }
 
 // watchLogins makes waiting attempts due when a login has changed.

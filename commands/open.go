@@ -31,23 +31,12 @@ func (c *Commands) Task(ctx context.Context, a TaskAsk) (Result, error) {
 		return Result{}, err
 	}
 	a.Thread = threadFor(a.Thread, a.Key, a.Text)
-	known := a.Key != "" // a key that was drawn just now is nobody's
+	given := a.Key != ""
 	a.Key = keyed(a.Key)
 	if err := turns.CheckThread(a.Thread); err != nil || strings.Contains(a.Thread, "~") {
 		return Result{}, badThread(a.Thread, err)
 	}
-	what := "task in " + a.Thread
-	return until(what, func() (Result, error) {
-		s, err := c.scene(ctx, a.Thread)
-		if err != nil {
-			return Result{}, err
-		}
-		if known {
-			if r, ok, err := c.before(ctx, a.Thread, a.Key); ok || err != nil {
-				return r, err
-			}
-		}
-		known = true
+	return c.opening(ctx, "task", a.Thread, a.Key, given, func(s scene) (Result, error) {
 		if err := s.free(a.Workdir); err != nil {
 			return Result{}, err
 		}
@@ -69,13 +58,40 @@ func (c *Commands) Task(ctx context.Context, a TaskAsk) (Result, error) {
 			Seat: turns.Seat{Services: plan.Next.Services, Limits: plan.Next.Limits}, Prompt: a.Text, Reason: "task",
 			Paired: &plan.Paired, New: true, Take: len(waiting),
 		})
-		if again(err) {
-			return Result{}, errAgain
-		}
 		if err != nil {
 			return Result{}, err
 		}
 		return c.opened(ctx, o, a.Thread, "").taking(waiting), nil
+	})
+}
+
+// opening opens a turn in a thread by what is there. Most threads are new, so that is
+// taken for granted first: the store opens nothing unless it is so. What it refuses
+// is decided again by what the thread shows.
+func (c *Commands) opening(ctx context.Context, what, thread, key string, given bool, open func(scene) (Result, error)) (Result, error) {
+	if thread == turns.Root(thread) {
+		r, err := open(scene{})
+		_, refused := errors.AsType[*Error](err)
+		if !refused && !again(err) && !(r.Already && given) {
+			return r, refusal(what+" in "+thread, err)
+		}
+	}
+	return until(what+" in "+thread, func() (Result, error) {
+		s, err := c.scene(ctx, thread)
+		if err != nil {
+			return Result{}, err
+		}
+		if given {
+			if r, ok, err := c.before(ctx, thread, key); ok || err != nil {
+				return r, err
+			}
+		}
+		given = true
+		r, err := open(s)
+		if again(err) {
+			err = errAgain
+		}
+		return r, err
 	})
 }
 
@@ -126,23 +142,13 @@ type TurnAsk struct {
 // Turn opens a lone turn. A thread with an open turn is a conflict.
 func (c *Commands) Turn(ctx context.Context, a TurnAsk) (Result, error) {
 	a.Thread = threadFor(a.Thread, a.Key, a.Text)
-	known := a.Key != "" // a key that was drawn just now is nobody's
+	given := a.Key != ""
 	a.Key = keyed(a.Key)
 	seat, intent, err := c.checkTurn(a)
 	if err != nil {
 		return Result{}, err
 	}
-	return until("turn in "+a.Thread, func() (Result, error) {
-		s, err := c.scene(ctx, a.Thread)
-		if err != nil {
-			return Result{}, err
-		}
-		if known {
-			if r, ok, err := c.before(ctx, a.Thread, a.Key); ok || err != nil {
-				return r, err
-			}
-		}
-		known = true
+	return c.opening(ctx, "turn", a.Thread, a.Key, given, func(s scene) (Result, error) {
 		if s.thread.OpenTurn != "" {
 			return Result{}, refuse(Conflict, fmt.Sprintf("wait for it, end it with `enqueue cancel %s`, or take another thread", s.thread.OpenTurn),
 				"thread %s has an open turn (%s)", a.Thread, s.thread.OpenTurn)
@@ -159,6 +165,7 @@ func (c *Commands) Turn(ctx context.Context, a TurnAsk) (Result, error) {
 		// What waits in another thread goes into the first turn of its next task.
 		var waiting []turns.Message
 		if s.exists && strings.Contains(a.Thread, "~") {
+			var err error
 			if waiting, err = c.Store.Waiting(ctx, a.Thread); err != nil {
 				return Result{}, err
 			}
@@ -167,9 +174,6 @@ func (c *Commands) Turn(ctx context.Context, a TurnAsk) (Result, error) {
 			Command: a.Key, Thread: a.Thread, Number: s.thread.Turns + 1, Workspace: a.Workdir, Role: a.Role, Intent: intent, Seat: seat, Service: a.Service,
 			Prompt: a.Text, Parent: a.Parent, High: a.High, Reason: "turn", Take: len(waiting),
 		})
-		if again(err) {
-			return Result{}, errAgain
-		}
 		if errors.Is(err, store.ErrParentFinal) {
 			return Result{}, &Error{Conflict, "turn in " + a.Thread + ": the parent turn " + a.Parent + " has ended", "", err}
 		}

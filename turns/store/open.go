@@ -21,7 +21,7 @@ type NewTurn struct {
 	Command string
 
 	Thread    string
-	Number    int    // the turn's, as far as the caller has read the thread; 0 when it has not
+	Number    int    // the turn's, when the decision was made for this one: another is ErrMoved; 0 for the next one
 	Workspace string // of a new thread; ignored for one that exists
 	Role      turns.Role
 	Intent    turns.Intent
@@ -55,8 +55,8 @@ type Opened struct {
 
 // OpenTurn opens a turn with its first attempt, with its thread and paired task
 // where they are new. Errors: *BusyError when the thread has an open turn,
-// ErrMoved when the paired task or the waiting messages are not as expected,
-// ErrParentFinal, or an error about the input.
+// ErrMoved when the number, the paired task or the waiting messages are not as
+// expected, ErrParentFinal, or an error about the input.
 func (s *Store) OpenTurn(ctx context.Context, n NewTurn) (Opened, error) {
 	if err := n.check(); err != nil {
 		return Opened{}, err
@@ -65,8 +65,8 @@ func (s *Store) OpenTurn(ctx context.Context, n NewTurn) (Opened, error) {
 		n.Service = n.Seat.Services[0]
 	}
 	stamp := turns.NewToken()
-	number := n.Number
 	for range 20 {
+		number := n.Number
 		if number == 0 {
 			thread, err := s.Thread(ctx, n.Thread)
 			if err != nil && !errors.Is(err, ErrNotFound) {
@@ -78,7 +78,9 @@ func (s *Store) OpenTurn(ctx context.Context, n NewTurn) (Opened, error) {
 		if err != nil || !moved {
 			return opened, err
 		}
-		number = 0 // the thread has moved on: read it
+		if n.Number != 0 {
+			break
+		}
 	}
 	return Opened{}, fmt.Errorf("open a turn in %s: %w", n.Thread, ErrMoved)
 }

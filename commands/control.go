@@ -23,15 +23,19 @@ func (c *Commands) Cancel(ctx context.Context, key, id string) (Result, error) {
 	if ref.Turn == "" {
 		return c.cancelThread(ctx, key, ref.Thread)
 	}
-	r, err := c.cancelTurn(ctx, keyed(key), ref.Turn, "cancelled by a person", false)
+	r, err := c.cancelTurn(ctx, keyed(key), ref, "cancelled by a person", false)
 	return r, refusal("cancel "+ref.Turn, err)
 }
 
 // cancelTurn cancels a turn, with whole its paired task in the same write.
-func (c *Commands) cancelTurn(ctx context.Context, key, turn, reason string, whole bool) (Result, error) {
-	r := Result{Thread: turns.ThreadOf(turn), Turn: turn, Text: "cancelled " + turn}
+func (c *Commands) cancelTurn(ctx context.Context, key string, ref Ref, reason string, whole bool) (Result, error) {
+	turn := ref.Turn
+	r := Result{Thread: ref.Thread, Turn: turn, Text: "cancelled " + turn}
 	rec, err := c.Store.Records(ctx, turn, 0)
 	if err != nil {
+		return Result{}, err
+	}
+	if err := ref.among(rec.Attempt.Number); err != nil {
 		return Result{}, err
 	}
 	cancel := c.Store.Cancel
@@ -79,7 +83,7 @@ func (c *Commands) cancelThread(ctx context.Context, key, thread string) (Result
 			aimed = true
 		}
 		if open != "" {
-			_, err := c.cancelTurn(ctx, by, open, "cancelled by a person", true)
+			_, err := c.cancelTurn(ctx, by, Ref{Thread: thread, Turn: open}, "cancelled by a person", true)
 			if _, final := errors.AsType[*store.FinalError](err); err != nil && !final {
 				return Result{}, err
 			}
@@ -104,6 +108,9 @@ func (c *Commands) cancelThread(ctx context.Context, key, thread string) (Result
 		}
 		r, err := s.cancelled(did)
 		r.Turn = named(turn, r.Turn)
+		if err == nil {
+			r.Note = c.comes(ctx, thread)
+		}
 		return r, err
 	})
 }
@@ -252,7 +259,7 @@ func (c *Commands) Interrupt(ctx context.Context, key, id string) (Result, error
 		return done, err
 	}
 	if r.Attempt.State == turns.Queued {
-		done, err := c.cancelTurn(ctx, key, r.Turn.ID, "interrupted before the agent ran", false)
+		done, err := c.cancelTurn(ctx, key, Ref{Thread: r.Turn.Thread, Turn: r.Turn.ID}, "interrupted before the agent ran", false)
 		return done, refusal("interrupt "+r.Turn.ID, err)
 	}
 	done, err = c.ask(ctx, r, store.Ask{ID: key, Kind: "interrupt"})

@@ -226,6 +226,25 @@ func (c *Commands) ScheduleLs(ctx context.Context) ([]Planned, error) {
 	return planned, nil
 }
 
+// comes says that stored commands or schedules will open turns in a thread that a
+// person has just ended. Nothing when that can't be read: what ended has ended.
+func (c *Commands) comes(ctx context.Context, thread string) string {
+	list, err := c.ScheduleLs(ctx)
+	if err != nil {
+		return ""
+	}
+	n := 0
+	for _, p := range list {
+		if p.Next != (Stamp{}) && p.Order.Thread != "" && turns.Root(p.Order.Thread) == turns.Root(thread) {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return count(n, "stored command will open a turn", "stored commands will open turns") + " in it: see `enqueue schedule ls`"
+}
+
 // ScheduleRm removes a schedule by its name, or a stored command by its id. A repeat
 // with the same key removes nothing that was added after it.
 func (c *Commands) ScheduleRm(ctx context.Context, key, id string) (Result, error) {

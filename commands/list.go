@@ -19,10 +19,11 @@ type Filter struct {
 	Thread     string // only this one
 	Limit      int    // number of threads, 0 for all
 	Questions  bool   // also read what people are asked, see TurnView.Question
+	Texts      bool   // also read the answers
 }
 
 // Ls lists turns, threads that changed last in front, a thread's turns newest
-// first. They come without text and attempts.
+// first. They come without attempts.
 func (c *Commands) Ls(ctx context.Context, f Filter) ([]TurnView, error) {
 	var names []string
 	var err error
@@ -62,10 +63,31 @@ func (c *Commands) rows(ctx context.Context, f Filter, ids []string) ([]TurnView
 		return nil, err
 	}
 	rows = slices.DeleteFunc(rows, func(v TurnView) bool { return !f.keeps(v) })
+	if f.Texts {
+		if err := c.texts(ctx, rows); err != nil {
+			return nil, err
+		}
+	}
 	if f.Questions {
 		err = c.questions(ctx, rows)
 	}
 	return rows, err
+}
+
+// texts reads the answers of a list's turns.
+func (c *Commands) texts(ctx context.Context, rows []TurnView) error {
+	ids := make([]string, len(rows))
+	for i, v := range rows {
+		ids[i] = v.ID
+	}
+	texts, err := c.Store.TextsByID(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		rows[i].Text = texts[rows[i].ID]
+	}
+	return nil
 }
 
 // needHumans lists the paired tasks that wait for a person, each by its last turn,

@@ -71,22 +71,22 @@ func TestListsSayWhatIsAsked(t *testing.T) {
 		d.request(d.start("asks"))
 		d.task("works")
 		d.start("works")
-		rows, err := d.c.Ls(d.ctx, commands.Filter{All: true, Questions: true})
+		rows, err := d.c.Ls(d.ctx, commands.Filter{All: true, Questions: true, Texts: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		type row struct{ service, status, reason, question string }
+		type row struct{ service, status, reason, question, text string }
 		got := map[string]row{}
 		for _, v := range rows {
-			got[v.ID] = row{v.Service, v.Status, v.Reason, v.Question}
+			got[v.ID] = row{v.Service, v.Status, v.Reason, v.Question, v.Text}
 		}
 		for id, want := range map[string]row{
-			"stuck/1":   {"codex-main", "needs_human", "", ""},
-			"stuck/2":   {"claude", "needs_human", "the arbiter asks for a person: said escalate", "said escalate"},
-			"stuck/3":   {"claude", "", "", ""},
-			"crashed/1": {"codex-main", "needs_human", "turn crashed/1 of the owner failed (crash)", ""},
-			"asks/1":    {"codex-main", "active", "", "may I?"},
-			"works/1":   {"codex-main", "active", "", ""},
+			"stuck/1":   {"codex-main", "needs_human", "", "", "said blocked"},
+			"stuck/2":   {"claude", "needs_human", "the arbiter asks for a person: said escalate", "said escalate", "said escalate"},
+			"stuck/3":   {"claude", "", "", "", ""},
+			"crashed/1": {"codex-main", "needs_human", "turn crashed/1 of the owner failed (crash)", "", ""},
+			"asks/1":    {"codex-main", "active", "", "may I?", ""},
+			"works/1":   {"codex-main", "active", "", "", ""},
 		} {
 			if got[id] != want {
 				t.Errorf("%s: %+v, want %+v", id, got[id], want)

@@ -36,5 +36,5 @@ func (c *Commands) Remove(ctx context.Context, key, id string) (Result, error) {
 	if err != nil {
 		return Result{}, refusal("remove "+ref.Thread, err)
 	}
-	return Result{Thread: ref.Thread, Text: "removed " + ref.Thread}, nil
+	return Result{Thread: ref.Thread, Text: "removed " + ref.Thread, Note: c.comes(ctx, ref.Thread)}, nil
 }

@@ -228,14 +228,16 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// An address that others can reach is refused without a token.
+// An address that others can reach is refused without a token, before anything is started.
 func TestOpenAddressWithoutToken(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, oneService("", ""))
 	for _, address := range []string{"0.0.0.0:0", ":0", "[::]:0"} {
-		out, code := execute(t, nil, program("worker"), "--service", "builder", "--config", r.file, "--http", address)
-		if code != 1 || !strings.Contains(out, "ROTA_HTTP_TOKEN") {
-			t.Errorf("--http %s: exit %d\n%s", address, code, out)
+		for _, what := range [][]string{{"--service", "builder"}, {"--embedded", "--data", filepath.Join(t.TempDir(), "data")}} {
+			out, code := execute(t, nil, program("worker"), append(what, "--config", r.file, "--http", address)...)
+			if code != 78 || !strings.Contains(out, "ROTA_HTTP_TOKEN") || strings.Contains(out, "embedded") {
+				t.Errorf("%v --http %s: exit %d\n%s", what, address, code, out)
+			}
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (m *Main) lsCommand() *cobra.Command {
 const recent = 50
 
 func (m *Main) printTurns(ctx context.Context, c *connection, w io.Writer, f commands.Filter) error {
-	f.Questions = true
+	f.Questions, f.Texts = true, m.output != "table"
 	rows, err := c.commands.Ls(ctx, f)
 	if err != nil {
 		return err

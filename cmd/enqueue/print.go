@@ -194,7 +194,7 @@ func dash(s string) string {
 }
 
 // show prints once, or with --watch again whenever something moved, until it is
-// interrupted.
+// interrupted; lines of JSON only when they are new.
 func (m *Main) show(ctx context.Context, c *connection, print func(w io.Writer) error) error {
 	if !m.watch {
 		return print(m.out)
@@ -211,10 +211,15 @@ func (m *Main) show(ctx context.Context, c *connection, print func(w io.Writer) 
 			return err
 		}
 		if text := b.String(); text != before {
+			news := text
+			if m.output == "jsonl" {
+				news = newLines(before, text)
+			}
 			if before = text; terminal {
 				view.clear()
+				news = text
 			}
-			if _, err := fmt.Fprint(m.out, text); err != nil {
+			if _, err := fmt.Fprint(m.out, news); err != nil {
 				return err
 			}
 		}
@@ -225,4 +230,19 @@ func (m *Main) show(ctx context.Context, c *connection, print func(w io.Writer) 
 			return err
 		}
 	}
+}
+
+// newLines returns the lines of a text that were not in the one before.
+func newLines(before, text string) string {
+	known := map[string]bool{}
+	for line := range strings.Lines(before) {
+		known[line] = true
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if !known[line] {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }

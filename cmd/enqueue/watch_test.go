@@ -109,24 +109,33 @@ func TestWatchEndsWithItsTurn(t *testing.T) {
 	})
 }
 
-// What is shown with --watch is shown again when something moved.
+// What is shown with --watch is shown again when something moved, as lines of JSON
+// only what is new.
 func TestListsAreShownAgain(t *testing.T) {
 	enqueue := program(t, redistest.Mini(t))
 	var text bytes.Buffer
-	if code := enqueue(t.Context(), &text, &text, "task", "one", "--thread", "seen"); code != 0 {
-		t.Fatal(code, text.String())
+	for _, thread := range []string{"stays", "seen"} {
+		if code := enqueue(t.Context(), &text, &text, "task", "one", "--thread", thread); code != 0 {
+			t.Fatal(code, text.String())
+		}
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	out, stdout := io.Pipe()
 	code := make(chan int, 1)
 	go func() { code <- enqueue(ctx, stdout, io.Discard, "ls", "--watch", "-o", "jsonl") }()
 	lines := bufio.NewScanner(out)
-	for _, want := range []string{`"state":"queued"`, `"state":"cancelled"`} {
+	next := func(want string) {
+		t.Helper()
 		if !lines.Scan() || !strings.Contains(lines.Text(), want) {
 			t.Fatal(lines.Text(), " misses ", want)
 		}
-		go enqueue(t.Context(), io.Discard, io.Discard, "cancel", "seen")
 	}
+	next(`"state":"queued"`)
+	next(`"state":"queued"`)
+	go enqueue(t.Context(), io.Discard, io.Discard, "cancel", "seen")
+	next(`"id":"seen/1"`)
+	go enqueue(t.Context(), io.Discard, io.Discard, "cancel", "stays")
+	next(`"id":"stays/1"`)
 	stop()
 	go func() { _, _ = io.Copy(io.Discard, out) }()
 	if got := <-code; got != 0 {

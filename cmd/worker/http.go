@@ -15,6 +15,22 @@ import (
 // portsTried is how many ports above the default are tried when it is taken.
 const portsTried = 50
 
+// checkHTTP refuses an address that is none, or that others can reach without a token.
+func checkHTTP(address, token string) error {
+	if address == "off" || address == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return &codedError{exitConfig, fmt.Errorf("--http %q: %w", address, err), "use HOST:PORT, or off"}
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) && token == "" {
+		return &codedError{exitConfig, fmt.Errorf("--http %s is not loopback and ROTA_HTTP_TOKEN is not set: refused", address),
+			"set a token, or use 127.0.0.1"}
+	}
+	return nil
+}
+
 // listen opens the HTTP side and returns what serves it until its context ends;
 // nil when it is off. A taken default port gives way to the next free one, an
 // explicit address fails.
@@ -22,15 +38,9 @@ func (w *worker) listen() (func(context.Context) error, error) {
 	if w.options.http == "off" || w.options.http == "" {
 		return nil, nil
 	}
-	host, port, err := net.SplitHostPort(w.options.http)
-	if err != nil {
-		return nil, fmt.Errorf("--http %q: %w", w.options.http, err)
-	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) && w.options.token == "" {
-		return nil, fmt.Errorf("--http %s is not loopback and ROTA_HTTP_TOKEN is not set: refused", w.options.http)
-	}
 	listener, err := net.Listen("tcp", w.options.http)
 	if err != nil && !w.options.httpExplicit {
+		host, port, _ := net.SplitHostPort(w.options.http)
 		first, _ := strconv.Atoi(port)
 		for i := 1; i <= portsTried && err != nil; i++ {
 			listener, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(first+i)))

@@ -185,6 +185,10 @@ func (p *Program) work(ctx context.Context, f flags) error {
 	if len(services) == 0 {
 		return &codedError{exitConfig, errors.New("no service is configured"), "rota.example.yaml shows how"}
 	}
+	token := os.Getenv("ROTA_HTTP_TOKEN")
+	if err := checkHTTP(cfg.HTTP, token); err != nil {
+		return err
+	}
 	if f.embedded {
 		e, err := startEmbedded(ctx, cfg, log)
 		if coded := (*codedError)(nil); errors.As(err, &coded) {
@@ -197,7 +201,7 @@ func (p *Program) work(ctx context.Context, f flags) error {
 		cfg.Redis = e.url
 	}
 	w, err := newWorker(ctx, cfg, workerOptions{
-		services: services, name: f.name, admin: f.admin, log: log, token: os.Getenv("ROTA_HTTP_TOKEN"), http: cfg.HTTP, httpExplicit: cfg.HTTPExplicit,
+		services: services, name: f.name, admin: f.admin, log: log, token: token, http: cfg.HTTP, httpExplicit: cfg.HTTPExplicit,
 	})
 	if err != nil {
 		return err

@@ -20,6 +20,9 @@ import (
 // readAtOnce bounds the commands of one pipeline of a list.
 const readAtOnce = 500
 
+// textsAtOnce is the same for answers, which may be long.
+const textsAtOnce = 50
+
 // TurnsByID reads many turns in few round trips. Ids without a turn are left out;
 // the others keep their order.
 func (s *Store) TurnsByID(ctx context.Context, ids []string) ([]turns.Turn, error) {
@@ -58,6 +61,30 @@ func (s *Store) PairedByID(ctx context.Context, ids []string) ([]turns.Paired, e
 		list = append(list, decodePaired(id, h))
 	})
 	return list, err
+}
+
+// TextsByID reads the final answers of many turns, by turn, in few round trips. Turns
+// without one are left out.
+func (s *Store) TextsByID(ctx context.Context, ids []string) (map[string]string, error) {
+	texts := map[string]string{}
+	for part := range slices.Chunk(ids, textsAtOnce) {
+		replies := make([]*redis.StringCmd, len(part))
+		cmds, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i, id := range part {
+				replies[i] = p.Get(ctx, s.of(id).text(id))
+			}
+			return nil
+		})
+		if err := failure(cmds, err); err != nil {
+			return nil, fmt.Errorf("read %d answers: %w", len(part), err)
+		}
+		for i, r := range replies {
+			if r.Err() == nil {
+				texts[part[i]] = r.Val()
+			}
+		}
+	}
+	return texts, nil
 }
 
 func (s *Store) readMany(ctx context.Context, ids []string, key func(string) string, found func(string, map[string]string)) error {

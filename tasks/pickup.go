@@ -21,7 +21,7 @@ import (
 // asynq also asks several times a second which retries are due, in whole seconds. The
 // answer that none is due is held until the second is over, or until this server has
 // put a task among the retries. Nobody schedules tasks in asynq, so its question for
-// those is let through once in ScheduledEvery.
+// those is let through every five seconds.
 //
 // Where a call is not recognised (another asynq version) plain polling remains;
 // Waits and Spared tell a test that it was.
@@ -46,10 +46,11 @@ const (
 	CheckInterval = 10 * time.Millisecond
 	// ForwardInterval is its pause between two questions for tasks that are due.
 	ForwardInterval = 50 * time.Millisecond
-	// ScheduledEvery is how often it asks for scheduled tasks, in seconds: as often as
-	// asynq does by default.
-	ScheduledEvery = 5
 )
+
+// scheduledEvery is how often a server with the hook asks for scheduled tasks, in
+// seconds: as often as asynq does by default.
+const scheduledEvery = 5
 
 // NewPickup returns a hook for the server of one queue. again is how long an empty
 // answer is held; 1 s when 0.
@@ -100,8 +101,7 @@ func (p *Pickup) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	return next
 }
 
-// ProcessHook is part of redis.Hook: it holds the empty answers to dequeues, and
-// spares questions for retries.
+// ProcessHook is part of redis.Hook: it holds empty answers and spares questions.
 func (p *Pickup) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		keys, first := script(cmd)
@@ -154,7 +154,7 @@ func (p *Pickup) retries(ctx context.Context, cmd *redis.Cmd, next redis.Process
 // schedules asks which scheduled tasks are due, unless that was asked lately.
 func (p *Pickup) schedules(ctx context.Context, cmd *redis.Cmd, next redis.ProcessHook, second int64) error {
 	p.mu.Lock()
-	lately := p.scheduled <= second && second < p.scheduled+ScheduledEvery
+	lately := p.scheduled <= second && second < p.scheduled+scheduledEvery
 	if lately {
 		p.spared++
 	}
@@ -191,11 +191,11 @@ func (p *Pickup) forward(ctx context.Context, cmd *redis.Cmd, next redis.Process
 
 // hold waits for a signal, d at most and while the server runs. It reports whether
 // there was one.
-func (p *Pickup) hold(ctx context.Context, d time.Duration, signal <-chan struct{}) bool {
+func (p *Pickup) hold(ctx context.Context, d time.Duration, given <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-signal:
+	case <-given:
 		return true
 	case <-p.stop:
 	case <-ctx.Done():

@@ -74,7 +74,11 @@ func (c *Commands) whyIdle(ctx context.Context, s scene) (string, error) {
 // needsHuman says what a paired task asks of a person, and what to type.
 func (c *Commands) needsHuman(ctx context.Context, s scene) (string, error) {
 	name := s.thread.Name
-	text := fmt.Sprintf("%s needs a human: %s. Type `enqueue reply %s TEXT` to answer", s.paired.ID, strings.TrimRight(s.paired.Reason, "."), name)
+	text := fmt.Sprintf("%s needs a human: %s.", s.paired.ID, strings.TrimRight(s.paired.Reason, "."))
+	if e := s.last.Error; s.last.State == turns.Failed && e != "" && !strings.Contains(s.paired.Reason, e) {
+		text += fmt.Sprintf(" %s said: %s.", s.last.ID, strings.TrimRight(e, "."))
+	}
+	text += fmt.Sprintf(" Type `enqueue reply %s TEXT` to answer", name)
 	if s.last.State != turns.Completed && s.last.Role != turns.Owner {
 		text += fmt.Sprintf(" the %s (with --to owner: the owner)", s.last.Role)
 	}

@@ -63,7 +63,7 @@ func TestWhyExplainsEveryState(t *testing.T) {
 			}
 		}, "", `^T/1 \(reviewer\) failed at .+ on claude: config: no such program \(dead letter after 1 delivery: it never started\)\.`},
 		{"needs human after a failure", func(d *desk, n string) { d.task(n); d.end(n, turns.Done); d.end(n, "") }, "",
-			`^T#1 needs a human: turn T/2 of the reviewer failed \(crash\).*\. Type .enqueue reply T TEXT. to answer the reviewer \(with --to owner: the owner\), .enqueue retry T/2. to take the reviewer's turn again, or .enqueue cancel T. to give it up\.$`},
+			`^T#1 needs a human: turn T/2 of the reviewer failed \(crash\).*\. T/2 said: it crashed\. Type .enqueue reply T TEXT. to answer the reviewer \(with --to owner: the owner\), .enqueue retry T/2. to take the reviewer's turn again, or .enqueue cancel T. to give it up\.$`},
 		{"the failed turn itself", func(d *desk, n string) { d.task(n); d.end(n, turns.Done); d.end(n, "") }, "/2",
 			`^T/2 \(reviewer\) failed at .+ on claude: crash: it crashed\. T#1 needs a human`},
 		{"needs human after an escalation", func(d *desk, n string) { d.task(n); d.end(n, turns.Blocked); d.end(n, turns.Escalate) }, "",

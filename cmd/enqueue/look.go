@@ -157,7 +157,7 @@ func (m *Main) printThread(w io.Writer, v commands.ThreadView) {
 	t := m.table("ATTEMPT", "ROLE", "INTENT", "STATE", "SERVICE", "CAUSE", "AGE", "SAYS")
 	for _, turn := range v.Turns {
 		for i, a := range turn.Attempts {
-			text := oneLine(strings.TrimSpace(string(a.Class) + " " + a.Error))
+			text := failure(a.Class, a.Error)
 			if a.State == turns.Completed {
 				text = "" // why an earlier delivery failed is no word of its end
 			}

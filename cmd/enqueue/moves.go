@@ -46,6 +46,11 @@ func (m *Main) watchCommand() *cobra.Command {
 				if ref, err = c.commands.Resolve(ctx, args[0]); err != nil {
 					return err
 				}
+				if ref.Turn != "" {
+					if _, err := c.commands.ShowTurn(ctx, args[0]); err != nil {
+						return err
+					}
+				}
 				shards = append(shards, c.store.ShardOf(ref.Thread))
 			}
 			tail, err := c.store.Tail(ctx, shards...)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"rota/commands"
+	"rota/turns"
 )
 
 // tty reports whether a stream is a terminal, and its width.
@@ -184,6 +185,17 @@ func local(s commands.Stamp) string {
 		return "-"
 	}
 	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+// failure says how something failed: its class, and the words unless they begin with it.
+func failure(class turns.Class, words string) string {
+	switch c := string(class); {
+	case words == "":
+		return c
+	case c != "" && !strings.HasPrefix(words, c):
+		return oneLine(c + ": " + words)
+	}
+	return oneLine(words)
 }
 
 func dash(s string) string {

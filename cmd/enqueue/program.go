@@ -139,6 +139,12 @@ func (m *Main) root() *cobra.Command {
 	set.StringVar(&m.key, "key", "", "idempotency key: a repeat with the same key changes nothing")
 	set.StringVarP(&m.output, "output", "o", "table", "output: table, json or jsonl")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		for _, name := range []string{"key", "thread"} {
+			// An empty variable of a script must not become a new name at each call.
+			if f := cmd.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
+				return usage("leave it out, or give it a value", "--%s is empty", name)
+			}
+		}
 		if err := commands.CheckKey(m.key); err != nil {
 			return m.failed(cmd.Context(), err)
 		}

@@ -90,7 +90,7 @@ func (m *Main) ended(ctx context.Context, c *connection, id string, e commands.E
 	code, what := exitOK, ""
 	switch e.End {
 	case commands.EndFailed:
-		code, what = exitFailed, fmt.Sprintf("%s failed: %s", e.Turn.ID, oneLine(string(e.Turn.Class)+" "+e.Turn.Error))
+		code, what = exitFailed, fmt.Sprintf("%s failed: %s", e.Turn.ID, failure(e.Turn.Class, e.Turn.Error))
 	case commands.EndCancelled:
 		code, what = exitCancelled, id+" was cancelled"
 	case commands.EndNeedsHuman:

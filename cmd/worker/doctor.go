@@ -85,6 +85,7 @@ func agentFindings(ctx context.Context, cfg config.Config, name string, logins *
 	if err != nil {
 		return []doctor.Finding{{Level: doctor.Problem, Check: check, Text: err.Error()}}
 	}
+	list := []doctor.Finding{{Level: doctor.OK, Check: check, Text: "agent " + s.Agent + " is there"}}
 	b, err := buildAgent(name, s)
 	if err == nil {
 		err = b.agent.Check(ctx)
@@ -94,9 +95,8 @@ func agentFindings(ctx context.Context, cfg config.Config, name string, logins *
 		if s.Agent == "scripted" {
 			remedy = "write the script, or name another file with script: in the configuration"
 		}
-		return []doctor.Finding{{Level: doctor.Problem, Check: check, Text: strings.TrimPrefix(err.Error(), string(turns.ClassConfig)+": "), Remedy: remedy}}
+		list[0] = doctor.Finding{Level: doctor.Problem, Check: check, Text: strings.TrimPrefix(err.Error(), string(turns.ClassConfig)+": "), Remedy: remedy}
 	}
-	list := []doctor.Finding{{Level: doctor.OK, Check: check, Text: "agent " + s.Agent + " is there"}}
 	if logins == nil {
 		return list
 	}

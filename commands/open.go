@@ -211,6 +211,9 @@ func (c *Commands) checkTurn(a TurnAsk) (turns.Seat, turns.Intent, error) {
 		if _, _, err := turns.ParseTurn(a.Parent); err != nil {
 			return turns.Seat{}, "", refuse(Invalid, "", "parent: %v", err)
 		}
+		if turns.ThreadOf(a.Parent) == a.Thread {
+			return turns.Seat{}, "", refuse(Invalid, "use a thread like "+turns.Root(a.Thread)+"~2", "a turn of thread %s can't hang under %s", a.Thread, a.Parent)
+		}
 		if turns.Root(a.Parent) != turns.Root(a.Thread) && turns.Root(turns.ThreadOf(a.Parent)) != turns.Root(a.Thread) {
 			return turns.Seat{}, "", refuse(Invalid, "use a thread like "+turns.Root(turns.ThreadOf(a.Parent))+"~2", "thread %s is no child of the parent turn's thread", a.Thread)
 		}

@@ -158,7 +158,7 @@ func (w *worker) run(ctx context.Context) error {
 	start := w.starter(background, &group)
 	server, err := w.listen()
 	if err != nil {
-		return &codedError{exitError, err, "choose another address with --http, or set what is missing"}
+		return &codedError{exitError, err, "choose another address with --http"}
 	}
 	start("reconciler", w.reconciler().Run)
 	if server != nil {
